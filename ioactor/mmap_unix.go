@@ -1,0 +1,129 @@
+//go:build unix
+
+package ioactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/layerpipe/layerpipe/ring"
+)
+
+// Mmap loads blocks by copying them from mappings of the files.
+type Mmap struct {
+	files []mapping
+	offs  []int64
+}
+
+type mapping struct {
+	f    *os.File
+	data []byte
+}
+
+// OpenMmap maps the files at paths.
+func OpenMmap(paths []string) (*Mmap, error) {
+	m := &Mmap{}
+	for _, p := range paths {
+		f, err := openMapping(p)
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		m.files = append(m.files, f)
+	}
+	return m, nil
+}
+
+func openMapping(path string) (mapping, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return mapping{}, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return mapping{}, errors.Join(err, f.Close())
+	}
+	size := fi.Size()
+	if size == 0 || int64(int(size)) != size {
+		return mapping{}, errors.Join(fmt.Errorf("map %s: %d bytes", path, size), f.Close())
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return mapping{}, errors.Join(fmt.Errorf("map %s: %w", path, err), f.Close())
+	}
+	return mapping{f, data}, nil
+}
+
+// Load implements [Backend].
+func (m *Mmap) Load(ctx context.Context, b *Block, s *ring.Slot) error {
+	m.offs, _ = b.Place(m.offs)
+	s.Parts = s.Parts[:0]
+	for i, e := range b.Extents {
+		p := s.Load()[m.offs[i]:][:e.Size]
+		if err := m.files[e.File].read(ctx, p, e.Off); err != nil {
+			return err
+		}
+		s.Parts = append(s.Parts, p)
+	}
+	return nil
+}
+
+func (f *mapping) read(ctx context.Context, p []byte, off int64) error {
+	for done := 0; done < len(p); {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n := min(len(p)-done, maxRead)
+		at := off + int64(done)
+		if at+int64(n) > int64(len(f.data)) {
+			return fmt.Errorf("read %s: bytes %d to %d of a mapping of %d: %w", f.f.Name(), at, at+int64(n), len(f.data), io.ErrUnexpectedEOF)
+		}
+		if err := copyMapped(p[done:done+n], f.data[at:]); err != nil {
+			return fmt.Errorf("read %s: bytes %d to %d: %w", f.f.Name(), at, at+int64(n), err)
+		}
+		done += n
+	}
+	// The rest of the last page of a file that became shorter reads as zeros
+	// and does not fault, so the size decides.
+	fi, err := f.f.Stat()
+	if err != nil {
+		return err
+	}
+	if end := off + int64(len(p)); fi.Size() < end {
+		return fmt.Errorf("read %s: bytes %d to %d of a file that now has %d: %w", f.f.Name(), off, end, fi.Size(), io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// copyMapped turns the fault of a page that the file no longer has into an
+// error.
+func copyMapped(dst, src []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			fault, ok := r.(runtime.Error)
+			if !ok {
+				panic(r)
+			}
+			err = fmt.Errorf("the file became shorter, or its storage failed: %w: %w", io.ErrUnexpectedEOF, fault)
+		}
+	}()
+	copy(dst, src)
+	return nil
+}
+
+// Close implements [Backend].
+func (m *Mmap) Close() error {
+	var errs []error
+	for _, f := range m.files {
+		errs = append(errs, unix.Munmap(f.data), f.f.Close())
+	}
+	m.files = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,84 @@
+package ring
+
+import (
+	"context"
+
+	"github.com/layerpipe/layerpipe/stage"
+)
+
+// A Link carries slots from one actor to the next, in order. Only the sender
+// closes it.
+type Link struct{ ch chan *Slot }
+
+// NewLink returns a link with room for as many slots as the ring has.
+func (r *Ring) NewLink() *Link { return &Link{make(chan *Slot, r.Depth())} }
+
+// Send gives s away. If ctx ends first, it sends s home instead and returns the
+// cause; either way the caller no longer holds it.
+func (l *Link) Send(ctx context.Context, s *Slot, m *stage.Meter) error {
+	s.move(held, sent)
+	select {
+	case l.ch <- s:
+		return nil
+	default:
+	}
+	m.Enter(stage.WaitingRoom)
+	defer m.Enter(stage.Working)
+	select {
+	case l.ch <- s:
+		return nil
+	case <-ctx.Done():
+		s.move(sent, held)
+		s.Free()
+		return context.Cause(ctx)
+	}
+}
+
+// Receive waits for the next slot, which the caller then holds. It returns nil
+// and no error when the link is closed and empty, and the cause of ctx if that
+// ends first.
+func (l *Link) Receive(ctx context.Context, m *stage.Meter) (*Slot, error) {
+	if s, ok := l.TryReceive(); ok {
+		return s, nil
+	}
+	m.Enter(stage.WaitingInput)
+	defer m.Enter(stage.Working)
+	select {
+	case s := <-l.ch:
+		return take(s), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// TryReceive is [Link.Receive] without waiting; ok is false if nothing is
+// there yet.
+func (l *Link) TryReceive() (s *Slot, ok bool) {
+	select {
+	case s := <-l.ch:
+		return take(s), true
+	default:
+		return nil, false
+	}
+}
+
+func take(s *Slot) *Slot {
+	if s != nil {
+		s.move(sent, held)
+	}
+	return s
+}
+
+// Len is the number of slots that are under way at this moment.
+func (l *Link) Len() int { return len(l.ch) }
+
+// Close says that no more slots will come. Only the sender may call it, once.
+func (l *Link) Close() { close(l.ch) }
+
+// Drain sends home what still comes, until the sender closes the link. A
+// receiver that gives up calls it, so that no slot is left behind.
+func (l *Link) Drain() {
+	for s := range l.ch {
+		take(s).Free()
+	}
+}
