@@ -8,8 +8,8 @@ import (
 // Metadata holds a file's key-value pairs in file order.
 //
 // A value has the Go type of its GGUF type: uint8 to uint64, int8 to int64,
-// float32, float64, bool, string, or a slice of one of these; an array of
-// arrays is a []any of such slices.
+// float32, float64, bool, string, or a slice of one of these. An array of
+// arrays is a []any of slices. The zero Metadata is empty and ready to use.
 type Metadata struct {
 	keys   []string
 	values map[string]any
@@ -38,7 +38,7 @@ func (m *Metadata) Set(key string, v any) {
 
 // A Scalar is a Go type that [Get] converts metadata to.
 type Scalar interface {
-	~int | ~float32 | ~bool | ~string
+	int | float32 | bool | string
 }
 
 // Get returns the value of key as a T. Converters disagree about the width
@@ -64,6 +64,9 @@ func Get[T Scalar](m *Metadata, key string) (v T, ok bool, err error) {
 			*p = x
 		case float64:
 			*p = float32(x)
+			if math.IsInf(float64(*p), 0) && !math.IsInf(x, 0) {
+				return v, false, typeError(key, raw, "a number that fits in a float32")
+			}
 		default:
 			i, fits := integer(raw)
 			if !fits {
@@ -93,7 +96,8 @@ func GetOr[T Scalar](m *Metadata, key string, def T) (T, error) {
 }
 
 // Array returns the array at key. The element type must be exactly T. ok is
-// false if the file lacks the key; another type is an [ErrFormat].
+// false if the file lacks the key; another type is an [ErrFormat]. The slice
+// belongs to m and must not be modified.
 func Array[T any](m *Metadata, key string) (v []T, ok bool, err error) {
 	raw, ok := m.values[key]
 	if !ok {

@@ -51,9 +51,9 @@ type typeInfo struct {
 	values, bytes int
 }
 
-// Sizes of the block structs in ggml-common.h; those of the quantized types
-// are also what the file's own offsets imply.
-var types = map[Type]typeInfo{
+// Sizes of the block structs in ggml-common.h; a number that is not a type has
+// the zero typeInfo.
+var types = [...]typeInfo{
 	F32:     {"F32", 1, 4},
 	F16:     {"F16", 1, 2},
 	Q4_0:    {"Q4_0", 32, 18},
@@ -88,29 +88,36 @@ var types = map[Type]typeInfo{
 	MXFP4:   {"MXFP4", 32, 17},
 }
 
-// String returns the type's name as the specification writes it, or
-// "type N" for a number that it does not define.
+func (t Type) info() typeInfo {
+	if uint64(t) >= uint64(len(types)) {
+		return typeInfo{}
+	}
+	return types[t]
+}
+
+// String returns the type's name as the specification writes it, or "type N"
+// for a number that it does not define.
 func (t Type) String() string {
-	if i, ok := types[t]; ok {
+	if i := t.info(); i.name != "" {
 		return i.name
 	}
 	return "type " + strconv.FormatUint(uint64(t), 10)
 }
 
 // Known reports whether t is a type of the specification.
-func (t Type) Known() bool { _, ok := types[t]; return ok }
+func (t Type) Known() bool { return t.info().name != "" }
 
 // BlockValues returns how many elements one block of t holds, 0 for an
 // unknown type.
-func (t Type) BlockValues() int { return types[t].values }
+func (t Type) BlockValues() int { return t.info().values }
 
 // BlockBytes returns the size of one block of t in bytes, 0 for an unknown
 // type.
-func (t Type) BlockBytes() int { return types[t].bytes }
+func (t Type) BlockBytes() int { return t.info().bytes }
 
-// RowBytes returns the size in bytes of n consecutive elements of type t. n
-// must be a multiple of t.BlockValues().
+// RowBytes returns the size in bytes of n consecutive elements of t, which
+// must be known; n must be a multiple of t.BlockValues().
 func (t Type) RowBytes(n int) int {
-	i := types[t]
+	i := t.info()
 	return n / i.values * i.bytes
 }
