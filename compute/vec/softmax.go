@@ -1,0 +1,47 @@
+package vec
+
+import "math"
+
+// Softmax sets x to exp(x - Max(x)) and returns the sum of that, in eight
+// lanes. Dividing by the sum is left to the caller, who can often do it later
+// and to fewer numbers. The sum is at least 1, but 0 for an empty x, and NaN
+// where x holds a NaN, +Inf, or nothing but -Inf.
+func Softmax(x []float32) (sum float32) {
+	m := Max(x)
+	var l lanes
+	for i := range x {
+		x[i] = exp(x[i] - m)
+		l[i%8] += x[i]
+	}
+	return l.sum()
+}
+
+// Max returns the greatest element: NaN if there is a NaN, -Inf for an empty x,
+// and +0 rather than -0.
+func Max(x []float32) float32 {
+	m := float32(math.Inf(-1))
+	for _, v := range x {
+		if v != v {
+			return v
+		}
+		if v > m {
+			m = v
+		}
+	}
+	if m == 0 {
+		return 0 // of either sign: lanes need not agree which came first
+	}
+	return m
+}
+
+// ArgMax returns the index of the greatest element, the first if several are
+// equal. It returns -1 if x is empty or holds a NaN: then nothing is greatest.
+func ArgMax(x []float32) int {
+	m := Max(x)
+	for i, v := range x {
+		if v == m {
+			return i
+		}
+	}
+	return -1
+}
