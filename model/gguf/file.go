@@ -316,8 +316,8 @@ func (f *File) place(d *decoder) error {
 		// Compared by subtraction, since the sum of what a file says can wrap.
 		if room := d.size - data - t.Offset; room < t.Size {
 			d.label = t.Name
-			return d.errorAt(data, ErrFormat, "data of %d bytes at offset %d ends %d bytes beyond the end of the file",
-				t.Size, t.Offset, t.Size-room)
+			return d.errorAt(data, ErrFormat, "data of %d bytes at offset %d from here, but the file ends at byte %d",
+				t.Size, t.Offset, d.size)
 		}
 		t.Offset += data
 	}

@@ -50,7 +50,7 @@ func hostiles() []hostile {
 		{"cut in a key", little().head(3, 0, 2).key("k", tU64).u64(1).u64(9).text("gen").u8(0), gguf.ErrFormat, []string{"metadata 1", "byte 53"}},
 		{"cut in a number", little().head(3, 0, 2).key("k", tU64).u64(1).key("last", tU64).u32(1), gguf.ErrFormat, []string{`"last"`, "byte 61"}},
 		{"cut in the tensor table", ten().str("w").u32(2).u64(32).u64(2).u32(0).u32(0), gguf.ErrFormat, []string{`tensor "w"`, "byte 57"}},
-		{"cut in the data", cut(len(whole) - 1), gguf.ErrFormat, []string{`tensor "b"`, "1 bytes beyond"}},
+		{"cut in the data", cut(len(whole) - 1), gguf.ErrFormat, []string{`tensor "b"`, "byte 160", "12 bytes at offset 256"}},
 		{"cut before the data", cut(100), gguf.ErrFormat, nil},
 
 		{"2^64-1 pairs", little().head(3, 0, huge), gguf.ErrFormat, []string{"byte 24", "pairs"}},
@@ -93,7 +93,7 @@ func hostiles() []hostile {
 		{"offset that wraps", ten().tensor("t", gguf.F32, huge-31, 32).data(32, 256), gguf.ErrFormat, []string{`tensor "t"`, "byte 49"}},
 		{"offset 2^63-32", ten().tensor("t", gguf.F32, 1<<63-32, 32).data(32, 256), gguf.ErrFormat, []string{`tensor "t"`}},
 		{"offset 2^40", ten().tensor("t", gguf.F32, 1<<40, 32).data(32, 256), gguf.ErrFormat, []string{`tensor "t"`}},
-		{"offset just beyond the data", ten().tensor("t", gguf.F32, 160, 32).data(32, 256), gguf.ErrFormat, []string{`tensor "t"`, "byte 64", "32 bytes beyond"}},
+		{"offset just beyond the data", ten().tensor("t", gguf.F32, 160, 32).data(32, 256), gguf.ErrFormat, []string{`tensor "t"`, "byte 64", "128 bytes at offset 160"}},
 		{"offset 7", ten().tensor("t", gguf.F32, 7, 32).data(32, 256), gguf.ErrFormat, []string{`tensor "t"`, "byte 49", "alignment"}},
 		{"offset 32 where 64 is the alignment", align().u32(64).tensor("t", gguf.F32, 32, 32).data(64, 256), gguf.ErrFormat, []string{`tensor "t"`, "alignment 64"}},
 

@@ -23,8 +23,9 @@ type TensorSpec struct {
 // once, then the data of one tensor after the other, none of which it keeps.
 //
 //	w, err := gguf.NewWriter(file, metadata, specs)
-//	for each of specs, in order:
-//		err = w.WriteTensor(name, func(w io.Writer) error { ... })
+//	for _, t := range w.Tensors() {
+//		err = w.WriteTensor(t.Name, fill)
+//	}
 //	err = w.Close()
 //
 // After an error the file is of no use, and every further call returns that
@@ -41,8 +42,8 @@ type Writer struct {
 // tensors. It writes from the place where w is, which must be the start of the
 // file. Data is aligned to m's general.alignment, a uint32, or to 32 bytes.
 //
-// It refuses what [Parse] would refuse, before it writes anything. m and
-// tensors are not kept.
+// It refuses what [Parse] would refuse, before it writes anything; only the
+// split keys it takes as they are. m and tensors are not kept.
 func NewWriter(w io.Writer, m *Metadata, tensors []TensorSpec) (*Writer, error) {
 	h, err := appendMetadata(nil, m, len(tensors))
 	if err != nil {
