@@ -1,0 +1,224 @@
+package compute
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/layerpipe/layerpipe/compute/kernel"
+	"github.com/layerpipe/layerpipe/compute/team"
+	"github.com/layerpipe/layerpipe/compute/vec"
+	"github.com/layerpipe/layerpipe/model"
+	"github.com/layerpipe/layerpipe/stage"
+)
+
+// Weights hands out the blocks of a model in the form that compute wants.
+type Weights interface {
+	// Block waits until block b is in memory and makes it the current one. What
+	// [Weights.Matrix] returned before is no longer valid.
+	Block(ctx context.Context, b int) error
+	// Matrix returns tensor i of the current block.
+	Matrix(i int) kernel.Matrix
+	// Release gives the current block back, if there is one.
+	Release()
+}
+
+// An Actor runs passes, one at a time and each one block after the other.
+type Actor struct {
+	model   *model.Model
+	vectors Vectors
+	weights Weights
+	passes  <-chan *Pass
+	meter   *stage.Meter
+	team    *team.Team
+	rope    ropeTable
+
+	// What follows is the state of the pass at hand.
+	block  int // the current block, -1 for none
+	row    []row
+	wanted []int
+	cos    []float32
+	sin    []float32
+	tile   tile
+	job    job
+	run    tasks
+}
+
+// Vectors are the values of the model's norms, biases and factors, by tensor.
+type Vectors map[*model.Tensor][]float32
+
+// Config is what an [Actor] is made of.
+type Config struct {
+	Model   *model.Model
+	Vectors Vectors
+	Weights Weights
+	Passes  <-chan *Pass
+	Threads int // how many goroutines share a product; at least 1
+	Meter   *stage.Meter
+}
+
+// New returns an actor. Its team of workers starts with [Actor.Run].
+func New(c Config) *Actor {
+	var factors []float32
+	if t := c.Model.Global.RopeFactors; t != nil {
+		factors = c.Vectors[t]
+	}
+	a := &Actor{
+		model: c.Model, vectors: c.Vectors, weights: c.Weights, passes: c.Passes, meter: c.Meter,
+		rope: newRopeTable(&c.Model.Rope, factors), block: -1,
+	}
+	a.run = a.tasks()
+	a.tile.scores = make([][]float32, c.Threads)
+	return a
+}
+
+// Run runs the passes that arrive until ctx ends. A pass whose own context ends
+// fails alone; an error of the weights ends the actor. The current block has
+// been given back when Run returns.
+func (a *Actor) Run(ctx context.Context) error {
+	a.team = team.New(len(a.tile.scores))
+	defer a.team.Close()
+	defer a.release()
+	a.meter.Enter(stage.WaitingInput)
+	defer a.meter.Stop()
+	for {
+		select {
+		case p := <-a.passes:
+			a.meter.Enter(stage.Working)
+			err := a.pass(p)
+			a.meter.Enter(stage.WaitingInput)
+			if ctx.Err() != nil {
+				p.Done <- context.Cause(ctx)
+				return context.Cause(ctx)
+			}
+			p.Done <- err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (a *Actor) release() {
+	if a.block >= 0 {
+		a.weights.Release()
+		a.block = -1
+	}
+}
+
+// pass takes p through all blocks. The last block goes back before the logits
+// are looked at, so that storage can bring the first of the next pass.
+func (a *Actor) pass(p *Pass) error {
+	defer a.team.Park()
+	if err := a.rows(p); err != nil {
+		return err
+	}
+	a.turn()
+	defer a.release()
+	blocks := len(a.model.Blocks)
+	for l := range a.model.Layers {
+		if err := a.layer(p, l); err != nil {
+			return fmt.Errorf("layer %d: %w", l, err)
+		}
+		if p.Progress != nil {
+			p.Progress(l+1, blocks)
+		}
+	}
+	if err := a.head(p); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	if p.Progress != nil {
+		p.Progress(blocks, blocks)
+	}
+	for _, s := range p.Spans {
+		s.Cache.length += s.Tokens
+	}
+	return nil
+}
+
+// turn computes the rotations of all rows, which every layer uses.
+func (a *Actor) turn() {
+	half := len(a.rope.angle)
+	a.cos, a.sin = grow(a.cos, len(a.row)*half), grow(a.sin, len(a.row)*half)
+	for i, r := range a.row {
+		a.rope.at(r.pos, a.cos[i*half:][:half], a.sin[i*half:][:half])
+	}
+}
+
+// matrix returns t's weights, waiting for its block if that is not the current.
+func (a *Actor) matrix(p *Pass, t *model.Tensor) (kernel.Matrix, error) {
+	if t.Block != a.block {
+		a.team.Park()
+		a.block = t.Block
+		if err := a.weights.Block(p.Ctx, t.Block); err != nil {
+			a.block = -1
+			return kernel.Matrix{}, err
+		}
+	}
+	return a.weights.Matrix(t.Index), nil
+}
+
+// head computes the logits of the wanted rows.
+func (a *Actor) head(p *Pass) error {
+	dim, vocab := a.model.Dim, a.model.Vocab
+	for i := 0; i < len(a.wanted); i += tileRows {
+		rows := a.wanted[i:min(i+tileRows, len(a.wanted))]
+		t := &a.tile
+		t.normed = grow(t.normed, len(rows)*dim)
+		for j, r := range rows {
+			vec.RMSNorm(t.normed[j*dim:][:dim], p.Hidden[r*dim:][:dim], a.vectors[a.model.Global.OutputNorm], a.model.NormEps)
+		}
+		t.in.set(t.normed, len(rows), dim)
+		if err := a.product(p, p.Logits[i*vocab:][:len(rows)*vocab], a.model.Global.Output, nil); err != nil {
+			return err
+		}
+	}
+	// A pass that wants no logits still takes the head from the stream, so that
+	// the order of blocks is the same for every pass.
+	if len(a.wanted) == 0 {
+		if _, err := a.matrix(p, a.model.Global.Output); err != nil {
+			return err
+		}
+	}
+	a.release()
+	return finite(p.Logits)
+}
+
+// finite returns [ErrNumeric] unless all of x are finite. A sum over x*0 is
+// NaN exactly if one of them is not.
+func finite(x []float32) error {
+	var s [8]float32
+	for len(x) >= 8 {
+		for i := range s {
+			s[i] += x[i] * 0
+		}
+		x = x[8:]
+	}
+	for _, v := range x {
+		s[0] += v * 0
+	}
+	for _, v := range s {
+		if v != 0 || math.IsNaN(float64(v)) {
+			return ErrNumeric
+		}
+	}
+	return nil
+}
+
+// grow returns a slice of n values, of s's memory if that suffices.
+func grow(s []float32, n int) []float32 {
+	if cap(s) < n {
+		return make([]float32, n)
+	}
+	return s[:n]
+}
+
+// ScratchBytes is the memory that a pass of so many tokens over a context of
+// room positions takes besides weights, caches, hidden states and logits.
+func ScratchBytes(p *model.Params, threads, tokens, room int) int64 {
+	tile := int64(min(tokens, tileRows))
+	widest := int64(max(p.FFN, p.Heads*max(p.HeadDim, p.VDim), p.Dim))
+	floats := tile*(int64(2*p.Dim+p.Heads*(p.HeadDim+p.VDim)+p.KVHeads*(p.HeadDim+p.VDim)+2*p.FFN)+2*widest) +
+		int64(tokens*p.Rope.Dim) + int64(threads*room*(p.Heads/p.KVHeads))
+	return floats*int64(unsafe.Sizeof(float32(0))) + int64(tokens)*int64(unsafe.Sizeof(row{}))
+}

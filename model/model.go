@@ -1,0 +1,225 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/layerpipe/layerpipe/model/gguf"
+)
+
+// A Model is a GGUF file understood.
+type Model struct {
+	File *gguf.File
+	Params
+	Layers []Layer
+	Global Global
+	// Blocks are what a pass streams, in the order in which it needs them: the
+	// layers, then the head.
+	Blocks []Block
+}
+
+// A Layer holds the tensors of one layer by role; those that the model lacks
+// are nil.
+type Layer [layerRoles]*Tensor
+
+// Global holds the tensors that belong to no layer.
+type Global struct {
+	Embedding, OutputNorm *Tensor
+	Output                *Tensor // the embedding if the model ties them
+	RopeFactors           *Tensor // may be nil
+}
+
+// A Tensor is a tensor of the file and the place where a pass finds it.
+type Tensor struct {
+	*gguf.Tensor
+	// Block is the number of the block that the tensor is streamed with, and
+	// Index its place in that block's Tensors. Block is -1 for vectors, such as
+	// norms and biases: they are small and stay in memory.
+	Block, Index int
+}
+
+// A Block is what is loaded at once: one layer, or the output head.
+type Block struct {
+	Name    string // "layer 3", "output"
+	Tensors []Placed
+	Extents []Extent
+}
+
+// Placed is a tensor in a block.
+type Placed struct {
+	*gguf.Tensor
+	Part int   // which extent of the block it lies in
+	Off  int64 // its offset in that extent
+}
+
+// An Extent is a run of bytes of one of the model's files.
+type Extent struct {
+	File      int // index into File.Paths
+	Off, Size int64
+}
+
+// maxGap is up to how many bytes between two tensors of a block are read along
+// rather than skipped: the norms and biases that lie between the matrices. One
+// long read is faster than two, whatever the device.
+const maxGap = 64 << 10
+
+// New understands f. It fails with [ErrUnsupported] or [ErrModel], naming the
+// key or tensor, if f cannot be run.
+func New(f *gguf.File) (*Model, error) {
+	m := &Model{File: f}
+	if f.BigEndian {
+		return nil, fmt.Errorf("%w: a big-endian file", ErrUnsupported)
+	}
+	arch, err := archOf(f.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	if m.Params, err = readParams(f.Metadata, arch); err != nil {
+		return nil, err
+	}
+	a := architectures[arch]
+	m.Rope.Neox = a.neox
+	embd, ok := f.Tensor(suffix[Embedding])
+	if !ok {
+		return nil, fmt.Errorf("%w: tensor %q is missing", ErrModel, suffix[Embedding])
+	}
+	m.Vocab = embd.Rows()
+	if err := m.takeTensors(a); err != nil {
+		return nil, err
+	}
+	m.makeBlocks()
+	return m, nil
+}
+
+// takeTensors gives each tensor of the file its role, and refuses a file with
+// tensors that have none: to run it without them would give wrong text.
+func (m *Model) takeTensors(a architecture) error {
+	if m.Params.Layers > len(m.File.Tensors) {
+		return fmt.Errorf("%w: %d layers in a file of %d tensors", ErrModel, m.Params.Layers, len(m.File.Tensors))
+	}
+	m.Layers = make([]Layer, m.Params.Layers)
+	taken := make(map[string]bool, len(m.File.Tensors))
+	take := func(name string, r Role, required bool) (*Tensor, error) {
+		t, ok := m.File.Tensor(name)
+		if !ok {
+			if required {
+				return nil, fmt.Errorf("%w: tensor %q is missing", ErrModel, name)
+			}
+			return nil, nil
+		}
+		cols, rows := m.shape(r)
+		if t.Dims[0] != cols || t.Rows() != rows {
+			return nil, fmt.Errorf("%w: tensor %q is %v, not [%d %d]", ErrModel, name, t.Dims, cols, rows)
+		}
+		if rows == 1 && t.Type != gguf.F32 {
+			return nil, fmt.Errorf("%w: tensor %q: a vector of type %s, not F32", ErrUnsupported, name, t.Type)
+		}
+		taken[name] = true
+		return &Tensor{Tensor: t, Block: -1}, nil
+	}
+	each := func(roles []Role, required bool) error {
+		for _, r := range roles {
+			if r >= layerRoles {
+				t, err := take(suffix[r], r, required)
+				if err != nil {
+					return err
+				}
+				*m.Global.at(r) = t
+				continue
+			}
+			for i := range m.Layers {
+				t, err := take("blk."+strconv.Itoa(i)+"."+suffix[r], r, required)
+				if err != nil {
+					return err
+				}
+				m.Layers[i][r] = t
+			}
+		}
+		return nil
+	}
+	if err := each(a.required, true); err != nil {
+		return err
+	}
+	if err := each(a.optional, false); err != nil {
+		return err
+	}
+	for i := range m.File.Tensors {
+		name := m.File.Tensors[i].Name
+		if !taken[name] && !slices.ContainsFunc(a.ignored, func(s string) bool { return strings.HasSuffix(name, s) }) {
+			return fmt.Errorf("%w: tensor %q has no place in a %s model of %d layers", ErrUnsupported, name, m.Arch, m.Params.Layers)
+		}
+	}
+	if m.Global.Output == nil {
+		m.Global.Output = &Tensor{Tensor: m.Global.Embedding.Tensor}
+	}
+	return nil
+}
+
+func (g *Global) at(r Role) **Tensor {
+	switch r {
+	case Embedding:
+		return &g.Embedding
+	case OutputNorm:
+		return &g.OutputNorm
+	case Output:
+		return &g.Output
+	case RopeFactors:
+		return &g.RopeFactors
+	}
+	panic("model: not a global role")
+}
+
+// makeBlocks groups the matrices into blocks. The embedding belongs to none:
+// a pass needs a row a token, which is read by itself.
+func (m *Model) makeBlocks() {
+	for i := range m.Layers {
+		var ts []*Tensor
+		for _, t := range m.Layers[i] {
+			if t != nil && t.Rows() > 1 {
+				ts = append(ts, t)
+			}
+		}
+		m.addBlock("layer "+strconv.Itoa(i), ts)
+	}
+	m.addBlock("output", []*Tensor{m.Global.Output})
+}
+
+func (m *Model) addBlock(name string, ts []*Tensor) {
+	slices.SortFunc(ts, func(a, b *Tensor) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
+	})
+	b := Block{Name: name}
+	for i, t := range ts {
+		last := len(b.Extents) - 1
+		if last >= 0 && b.Extents[last].File == t.File && t.Offset-(b.Extents[last].Off+b.Extents[last].Size) <= maxGap {
+			b.Extents[last].Size = t.Offset + t.Size - b.Extents[last].Off
+		} else {
+			b.Extents = append(b.Extents, Extent{t.File, t.Offset, t.Size})
+			last++
+		}
+		b.Tensors = append(b.Tensors, Placed{t.Tensor, last, t.Offset - b.Extents[last].Off})
+		t.Block, t.Index = len(m.Blocks), i
+	}
+	m.Blocks = append(m.Blocks, b)
+}
+
+// Vectors returns the tensors that stay in memory: norms, biases, factors.
+func (m *Model) Vectors() []*Tensor {
+	var vs []*Tensor
+	add := func(t *Tensor) {
+		if t != nil && t.Block < 0 && t.Rows() == 1 {
+			vs = append(vs, t)
+		}
+	}
+	for i := range m.Layers {
+		for _, t := range m.Layers[i] {
+			add(t)
+		}
+	}
+	add(m.Global.OutputNorm)
+	add(m.Global.RopeFactors)
+	return vs
+}

@@ -1,0 +1,289 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/compute/kernel"
+	"github.com/layerpipe/layerpipe/dequant"
+	"github.com/layerpipe/layerpipe/ioactor"
+	"github.com/layerpipe/layerpipe/model"
+	"github.com/layerpipe/layerpipe/model/gguf"
+	"github.com/layerpipe/layerpipe/model/tokenizer"
+	"github.com/layerpipe/layerpipe/ring"
+	"github.com/layerpipe/layerpipe/stage"
+)
+
+// An Engine runs one model. Its actors live from [Open] to [Engine.Close]. All
+// methods but Close may be called from any goroutine; passes of different
+// sessions take turns.
+type Engine struct {
+	model     *model.Model
+	tokenizer *tokenizer.Tokenizer
+	config    *config
+	group     *stage.Group
+	stream    *Stream
+	pins      []*ring.Memory
+	rows      []ioactor.File // for rows of the embedding
+	passes    chan *compute.Pass
+
+	dequantizer, compute *stage.Meter
+	passCount, rowBytes  atomic.Int64
+}
+
+// Open opens the GGUF model at path, any shard of it if it is split, and starts
+// the actors: the first blocks are being read when it returns. What cannot run
+// fails here, before any token: errors.Is tells [gguf.ErrFormat],
+// [gguf.ErrUnsupported], [model.ErrModel], [model.ErrUnsupported],
+// [tokenizer.ErrUnsupported] apart.
+func Open(path string, options ...Option) (*Engine, error) {
+	c, err := newConfig(options)
+	if err != nil {
+		return nil, err
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		config: c, group: stage.NewGroup(context.Background()), passes: make(chan *compute.Pass),
+		dequantizer: new(stage.Meter), compute: new(stage.Meter),
+	}
+	if e.model, err = model.New(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if !c.noTokenizer {
+		if e.tokenizer, err = tokenizer.New(f.Metadata); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if n := e.tokenizer.Size(); n > e.model.Vocab {
+			return nil, fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", path, model.ErrModel, n, e.model.Vocab)
+		}
+	}
+	if c.context == 0 {
+		c.context = min(e.model.Context, maxDefaultContext)
+	}
+	if err := e.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), e.free())
+	}
+	return e, nil
+}
+
+// start takes the memory, opens the files and starts the actors.
+func (e *Engine) start() error {
+	c, blocks := e.config, streamBlocks(e.model)
+	plan, err := dequant.NewPlan(tensors(e.model))
+	if err != nil {
+		return err
+	}
+	pinned := spread(len(blocks), c.pinned, c.buffers)
+	if e.pins, err = allocPins(plan, pinned); err != nil {
+		return err
+	}
+	if e.rows, err = ioactor.OpenFiles(e.model.File.Paths); err != nil {
+		return err
+	}
+	vectors, err := e.readVectors()
+	if err != nil {
+		return err
+	}
+	var work int64
+	for b := range blocks {
+		if !pinned[b] {
+			work = max(work, plan.WorkBytes(b))
+		}
+	}
+	slots, err := ring.New(c.buffers, ioactor.LoadBytes(blocks), work)
+	if err != nil {
+		return err
+	}
+	backend, err := c.backend.open(e.model.File.Paths)
+	if err != nil {
+		slots.Close()
+		return err
+	}
+	e.stream = newStream(e.group, slots, backend, blocks, pinned, func(in, out *ring.Link) func(context.Context) error {
+		return (&dequant.Actor{Plan: plan, Pins: pinBytes(e.pins), In: in, Out: out, Meter: e.dequantizer}).Run
+	})
+	actor := compute.New(compute.Config{
+		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute,
+		Weights: &weights{stream: e.stream, plan: plan, pins: pinBytes(e.pins)},
+	})
+	e.group.Go("compute", actor.Run)
+	return nil
+}
+
+// streamBlocks gives the model's blocks to ioactor, which knows no tensors.
+func streamBlocks(m *model.Model) []Block {
+	blocks := make([]Block, len(m.Blocks))
+	for i, b := range m.Blocks {
+		blocks[i].Name = b.Name
+		for _, e := range b.Extents {
+			blocks[i].Extents = append(blocks[i].Extents, Extent(e))
+		}
+	}
+	return blocks
+}
+
+// tensors gives the model's blocks to dequant, which knows no roles.
+func tensors(m *model.Model) [][]dequant.Tensor {
+	blocks := make([][]dequant.Tensor, len(m.Blocks))
+	for i, b := range m.Blocks {
+		for _, t := range b.Tensors {
+			blocks[i] = append(blocks[i], dequant.Tensor{
+				Name: t.Name, Type: t.Type, Rows: t.Rows(), Cols: t.Dims[0], Part: t.Part, Off: t.Off, Form: dequant.Expand,
+			})
+		}
+	}
+	return blocks
+}
+
+// spread chooses which of n blocks are pinned: evenly, so that the reader
+// always has compute to hide behind. Where the ring has room for all that is
+// left, that is pinned too: it would be loaded once and lie there anyway.
+func spread(n, pins, buffers int) []bool {
+	pinned := make([]bool, n)
+	if pins >= n-buffers {
+		pins = n
+	}
+	for i := range pins {
+		pinned[i*n/pins] = true
+	}
+	return pinned
+}
+
+func allocPins(plan *dequant.Plan, pinned []bool) ([]*ring.Memory, error) {
+	pins := make([]*ring.Memory, len(pinned))
+	for b := range pinned {
+		if !pinned[b] {
+			continue
+		}
+		var err error
+		if pins[b], err = ring.Alloc(plan.PinBytes(b)); err != nil {
+			freeAll(pins)
+			return nil, fmt.Errorf("pin block %d: %w", b, err)
+		}
+	}
+	return pins, nil
+}
+
+func freeAll(ms []*ring.Memory) {
+	for _, m := range ms {
+		m.Free()
+	}
+}
+
+func pinBytes(pins []*ring.Memory) [][]byte {
+	bs := make([][]byte, len(pins))
+	for i, m := range pins {
+		bs[i] = m.Bytes()
+	}
+	return bs
+}
+
+// readVectors reads the norms, biases and factors, which stay in memory.
+func (e *Engine) readVectors() (compute.Vectors, error) {
+	vectors := compute.Vectors{}
+	for _, t := range e.model.Vectors() {
+		v := make([]float32, t.Dims[0])
+		raw := make([]byte, t.Size)
+		if err := ioactor.ReadFull(context.Background(), e.rows[t.File], raw, t.Offset); err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		if err := dequant.Float32(t.Type, v, raw); err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		vectors[t] = v
+	}
+	return vectors, nil
+}
+
+// embed reads the embedding's rows of tokens and expands them into dst.
+func (e *Engine) embed(ctx context.Context, dst []float32, tokens []int32, raw []byte) error {
+	t, dim := e.model.Global.Embedding, e.model.Dim
+	row := int64(t.Type.RowBytes(dim))
+	for i, id := range tokens {
+		if id < 0 || int(id) >= e.model.Vocab {
+			return fmt.Errorf("token %d: not in a vocabulary of %d", id, e.model.Vocab)
+		}
+		if err := ioactor.ReadFull(ctx, e.rows[t.File], raw[:row], t.Offset+int64(id)*row); err != nil {
+			return fmt.Errorf("tensor %q: row %d: %w", t.Name, id, err)
+		}
+		e.rowBytes.Add(row)
+		if err := dequant.Float32(t.Type, dst[i*dim:][:dim], raw[:row]); err != nil {
+			return fmt.Errorf("tensor %q: row %d: %w", t.Name, id, err)
+		}
+	}
+	return nil
+}
+
+// Model returns what the engine knows of its model. The caller must not change
+// it.
+func (e *Engine) Model() *model.Model { return e.model }
+
+// Tokenizer returns the model's tokenizer, nil for an engine that was opened
+// without.
+func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tokenizer }
+
+// Close stops the actors, waits until they have ended and every slot is home,
+// and gives all memory back. It returns the error that ended the engine, if one
+// did. Sessions must not be used after it; closing twice is an error of the
+// program.
+func (e *Engine) Close() error {
+	e.group.Stop()
+	err := e.group.Wait()
+	return errors.Join(err, e.free())
+}
+
+func (e *Engine) free() error {
+	var err error
+	if e.stream != nil {
+		err = e.stream.free()
+	}
+	freeAll(e.pins)
+	return errors.Join(err, ioactor.CloseFiles(e.rows))
+}
+
+// weights are the blocks of the stream, for compute.
+type weights struct {
+	stream *Stream
+	plan   *dequant.Plan
+	pins   [][]byte
+
+	block int
+	slot  *ring.Slot // nil if the current block is pinned
+}
+
+// Block implements [compute.Weights].
+func (w *weights) Block(ctx context.Context, b int) (err error) {
+	w.block = b
+	w.slot, err = w.stream.take(ctx, b)
+	return err
+}
+
+// Matrix implements [compute.Weights].
+func (w *weights) Matrix(i int) kernel.Matrix {
+	t := w.plan.Tensor(w.block, i)
+	m := kernel.Matrix{Type: t.Type, Rows: t.Rows, Cols: t.Cols}
+	switch t.Form {
+	case dequant.Expand:
+		m.Type = gguf.F32
+	case dequant.Interleave:
+		m.Layout = kernel.Panels
+	}
+	if w.slot != nil {
+		m.Data = w.plan.InSlot(w.slot, i)
+	} else {
+		m.Data = w.plan.InPin(w.block, i, w.pins[w.block])
+	}
+	return m
+}
+
+// Release implements [compute.Weights].
+func (w *weights) Release() {
+	w.slot = nil
+	w.stream.Release()
+}

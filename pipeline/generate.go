@@ -1,0 +1,210 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"iter"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/model/tokenizer"
+	"github.com/layerpipe/layerpipe/pipeline/sample"
+)
+
+// A GenConfig says what to generate.
+type GenConfig struct {
+	// Prompt is the text to continue. It gets the special tokens that the
+	// vocabulary asks for; text that looks like a control token is text.
+	Prompt string
+	// Tokens, if not nil, is the prompt as ids instead, taken as they are.
+	Tokens []int32
+	// MaxTokens ends the generation after so many tokens; 0 goes on until the
+	// model ends its text or the context is full.
+	MaxTokens int
+	// Sampling is how tokens are chosen; the zero value is greedy.
+	Sampling sample.Config
+	// Progress, if not nil, is called as the prompt's pass goes through the
+	// blocks, on another goroutine than the caller's. It must not block.
+	Progress func(done, blocks int)
+	// Stats, if not nil, is filled when the iteration ends, however it ends.
+	Stats *GenStats
+}
+
+// A Token is one generated token.
+type Token struct {
+	ID   int32  // -1 if the text alone is left, see Text
+	Text string // the whole characters that the token completes, may be empty; at the very end U+FFFD for one that stays incomplete
+}
+
+// ErrNoTokenizer reports text work on an engine that was opened without a
+// tokenizer.
+var ErrNoTokenizer = errors.New("pipeline: the engine has no tokenizer")
+
+// ErrEmptyPrompt reports a prompt without a token to start from.
+var ErrEmptyPrompt = errors.New("pipeline: the prompt is empty and the vocabulary has no token to start a text")
+
+// Generate continues a prompt. The prompt is computed in one pass, then every
+// token in a pass of its own. The iteration ends after the model's end of text
+// (which is not yielded), MaxTokens, or a full context; with an error as its
+// last pair if it fails or ctx ends. Breaking out of the loop stops it.
+func (e *Engine) Generate(ctx context.Context, c GenConfig) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		g := &generation{engine: e, config: c, start: time.Now(), before: e.Stats(), digest: sha256.New()}
+		err := g.run(ctx, yield)
+		g.finish(ctx, err)
+		if err != nil && !errors.Is(err, errBreak) {
+			yield(Token{}, err)
+		}
+	}
+}
+
+// generation is the state of one Generate.
+type generation struct {
+	engine *Engine
+	config GenConfig
+	start  time.Time
+	first  time.Time // when the first token was there
+	before Stats
+	digest hash.Hash
+	text   strings.Builder
+	stats  GenStats
+}
+
+var errBreak = errors.New("the caller has had enough")
+
+func (g *generation) run(ctx context.Context, yield func(Token, error) bool) error {
+	e := g.engine
+	sampler, err := sample.New(g.config.Sampling)
+	if err != nil {
+		return err
+	}
+	prompt, err := g.prompt()
+	if err != nil {
+		return err
+	}
+	g.stats.PromptTokens = len(prompt)
+	session, err := e.NewSession(g.room(len(prompt)))
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	var text *tokenizer.Decoder
+	if e.tokenizer != nil {
+		text = e.tokenizer.Decoder()
+	}
+	for _, id := range prompt {
+		sampler.Accept(id)
+		if text != nil {
+			text.Next(id)
+		}
+	}
+	emit := func(t Token) error {
+		g.text.WriteString(t.Text)
+		if !yield(t, nil) {
+			return errBreak
+		}
+		return nil
+	}
+	next, progress := prompt, g.config.Progress
+	one := make([]int32, 1)
+	for {
+		logits, err := session.feed(ctx, next, 1, progress)
+		if err != nil {
+			return err
+		}
+		g.digest.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(logits))), 4*len(logits)))
+		id, err := sampler.Next(logits)
+		if err != nil {
+			return err
+		}
+		sampler.Accept(id)
+		if g.first.IsZero() {
+			g.first = time.Now()
+		}
+		if e.tokenizer != nil && e.tokenizer.IsEnd(id) {
+			g.stats.StopReason = "end"
+			break
+		}
+		g.stats.GeneratedTokens++
+		t := Token{ID: id}
+		if text != nil {
+			t.Text = text.Next(id)
+		}
+		if err := emit(t); err != nil {
+			return err
+		}
+		if g.config.MaxTokens > 0 && g.stats.GeneratedTokens == g.config.MaxTokens {
+			g.stats.StopReason = "length"
+			break
+		}
+		if session.Len() == session.cache.Room() {
+			g.stats.StopReason = "context"
+			break
+		}
+		one[0] = id
+		next, progress = one, nil
+	}
+	// What the decoder holds back is half a character that nothing completes.
+	if text != nil {
+		if rest := text.Flush(); rest != "" {
+			return emit(Token{ID: -1, Text: strings.ToValidUTF8(rest, "\uFFFD")})
+		}
+	}
+	return nil
+}
+
+func (g *generation) prompt() ([]int32, error) {
+	e, prompt := g.engine, g.config.Tokens
+	if prompt == nil {
+		if e.tokenizer == nil {
+			return nil, ErrNoTokenizer
+		}
+		prompt = e.tokenizer.Encode(g.config.Prompt, tokenizer.Options{AddSpecial: true})
+	}
+	if len(prompt) == 0 {
+		return nil, ErrEmptyPrompt
+	}
+	if len(prompt) > e.config.context {
+		return nil, fmt.Errorf("%w: a prompt of %d tokens in a context of %d", compute.ErrFull, len(prompt), e.config.context)
+	}
+	return prompt, nil
+}
+
+// room is how many positions the generation can need: the last token is not
+// computed any more, it only comes out.
+func (g *generation) room(prompt int) int {
+	room := g.engine.config.context
+	if n := g.config.MaxTokens; n > 0 && n <= room-prompt {
+		room = prompt + n - 1
+	}
+	return max(room, prompt)
+}
+
+func (g *generation) finish(ctx context.Context, err error) {
+	if g.config.Stats == nil {
+		return
+	}
+	end := time.Now()
+	s := &g.stats
+	switch {
+	case errors.Is(err, errBreak), err != nil && ctx.Err() != nil:
+		s.StopReason = "cancelled"
+	case err != nil:
+		s.StopReason = "error"
+	}
+	s.Text = g.text.String()
+	s.LogitsSHA256 = hex.EncodeToString(g.digest.Sum(nil))
+	s.Backend, s.Buffers = g.engine.config.backend.String(), g.engine.config.buffers
+	var first, decode time.Duration
+	if !g.first.IsZero() {
+		first, decode = g.first.Sub(g.start), end.Sub(g.first)
+	}
+	s.fill(g.engine.Stats().sub(g.before), end.Sub(g.start), first, decode)
+	*g.config.Stats = *s
+}

@@ -1,0 +1,118 @@
+package test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// demoModel is the model that comes with the repository.
+const demoModel = "../model/demo/demo.gguf"
+
+// reference is an entry of the reference logits (ref/NAME.json).
+type reference struct {
+	Name  string   `json:"-"`
+	Files []string `json:"files"`
+	Arch  string   `json:"arch"`
+	Type  string   `json:"type"`
+
+	Vocab        int       `json:"n_vocab"`
+	Tokens       []int32   `json:"tokens"`
+	Greedy       []int32   `json:"greedy"`
+	GreedyMargin []float32 `json:"greedy_margin"`
+	Tolerance    struct {
+		Max, RMS, Top1 *float64
+		PosMedian      *float64 `json:"pos_median"`
+		PosP90         *float64 `json:"pos_p90"`
+		F32Act         *float64 `json:"f32act_max"`
+	} `json:"tolerance"`
+
+	dir string
+}
+
+// refsDir is where the reference models and logits are: $LAYERPIPE_REFS, or
+// beside the repository. Tests that need more of them than testdata has are
+// skipped without.
+func refsDir(t testing.TB) string {
+	dir := os.Getenv("LAYERPIPE_REFS")
+	if dir == "" {
+		dir = "../../shared/refs"
+	}
+	if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
+		t.Skipf("no reference data in %s; set LAYERPIPE_REFS", dir)
+	}
+	return dir
+}
+
+// references returns the entries of an architecture.
+func references(t testing.TB, dir, arch string) []reference {
+	var index []struct{ Name, Ref, Arch string }
+	readJSON(t, filepath.Join(dir, "index.json"), &index)
+	var refs []reference
+	for _, e := range index {
+		if e.Arch == arch {
+			r := reference{Name: e.Name, dir: dir}
+			readJSON(t, filepath.Join(dir, e.Ref), &r)
+			refs = append(refs, r)
+		}
+	}
+	require.NotEmpty(t, refs, "references of %s", arch)
+	return refs
+}
+
+func readJSON(t testing.TB, path string, v any) {
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, v))
+}
+
+func (r *reference) model() string { return filepath.Join(r.dir, r.Files[0]) }
+
+// logits reads a file of little-endian float32, Vocab for each token.
+func (r *reference) logits(t testing.TB, path string) []float32 {
+	b, err := os.ReadFile(filepath.Join(r.dir, path))
+	require.NoError(t, err)
+	require.Len(t, b, 4*len(r.Tokens)*r.Vocab)
+	x := make([]float32, len(b)/4)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return x
+}
+
+// compare returns the largest and the root mean square difference, and the
+// share of positions with the same largest logit.
+func (r *reference) compare(got, want []float32) (most, rms, top1 float64) {
+	var sum float64
+	same := 0
+	for p := range r.Tokens {
+		g, w := got[p*r.Vocab:][:r.Vocab], want[p*r.Vocab:][:r.Vocab]
+		bg, bw := 0, 0
+		for i := range g {
+			d := math.Abs(float64(g[i]) - float64(w[i]))
+			most = max(most, d)
+			if math.IsNaN(d) {
+				most = math.Inf(1)
+			}
+			sum += d * d
+			if g[i] > g[bg] {
+				bg = i
+			}
+			if w[i] > w[bw] {
+				bw = i
+			}
+		}
+		if bg == bw {
+			same++
+		}
+	}
+	return most, math.Sqrt(sum / float64(len(got))), float64(same) / float64(len(r.Tokens))
+}
