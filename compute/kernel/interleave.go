@@ -1,12 +1,100 @@
 package kernel
 
-import "github.com/layerpipe/layerpipe/model/gguf"
+import (
+	"encoding/binary"
+	"sync"
 
-// PanelLayout reports whether a matrix of type t is worth interleaving.
-func PanelLayout(t gguf.Type, rows, cols int) bool { return false }
+	"github.com/layerpipe/layerpipe/model/gguf"
+)
 
-// Interleave turns a matrix from layout [Rows] in src into [Panels] in dst,
-// which may be src.
+// maxBlock is the size of the largest block that has panels, Q6_K's.
+const maxBlock = 210
+
+// PanelLayout reports whether products with a matrix of type t and this shape
+// are faster from layout [Panels] than from [Rows] by more than it costs to
+// interleave the matrix once.
+func PanelLayout(t gguf.Type, rows, cols int) bool {
+	return false
+}
+
+// Interleave turns a matrix of layout [Rows] in src into one of layout [Panels]
+// in dst, which has the same size and may be src. It panics if t has no panels
+// (no float type has) or a slice is too short. Calls may run at once on
+// disjoint ranges of rows that begin at a multiple of eight.
 func Interleave(t gguf.Type, rows, cols int, dst, src []byte) {
-	copy(dst, src[:rows*t.RowBytes(cols)])
+	f := familyOf(t)
+	if f.panel == nil {
+		panic("kernel: " + t.String() + " has no panels")
+	}
+	row := t.RowBytes(cols)
+	dst, src = dst[:rows*row], src[:rows*row]
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
+	*scratch = resize(*scratch, 8*row)
+	for ; len(src) >= 8*row && len(src) > 0; dst, src = dst[8*row:], src[8*row:] {
+		copy(*scratch, src) // dst may be src
+		interleaveGeneric(f, t.BlockBytes(), blocksOf(t, cols), dst, *scratch)
+	}
+	copy(dst, src)
+}
+
+// scratches holds *[]byte of a group of rows, so that interleaving block after
+// block allocates nothing.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+// interleaveGeneric makes one panel of nb blocks from eight rows.
+func interleaveGeneric(f *family, size, nb int, dst, src []byte) {
+	for i := range nb {
+		for r := range 8 {
+			putIn(f, dst[8*i*size:][:8*size], src[(r*nb+i)*size:][:size], r)
+		}
+	}
+}
+
+// putIn copies a block into its place as row r of a panel's block.
+func putIn(f *family, panel, b []byte, r int) {
+	at := 0
+	for _, p := range f.panel {
+		for u := 0; u < p.size; u += p.unit {
+			copy(panel[at+8*u+r*p.unit:], b[p.off+u:p.off+u+p.unit])
+		}
+		if f.fifths && p.size == 4 {
+			v := panel[at+4*r:]
+			binary.LittleEndian.PutUint32(v, toVectors(binary.LittleEndian.Uint32(v)))
+		}
+		at += 8 * p.size
+	}
+}
+
+// takeOut is the reverse of putIn.
+func takeOut(f *family, b, panel []byte, r int) {
+	at := 0
+	for _, p := range f.panel {
+		for u := 0; u < p.size; u += p.unit {
+			copy(b[p.off+u:p.off+u+p.unit], panel[at+8*u+r*p.unit:])
+		}
+		if f.fifths && p.size == 4 {
+			v := b[p.off:]
+			binary.LittleEndian.PutUint32(v, fromVectors(binary.LittleEndian.Uint32(v)))
+		}
+		at += 8 * p.size
+	}
+}
+
+// In the types Q5_0 and Q5_1 bit i of a block's 32 is the fifth bit of value i.
+// The four values of a row in vector v of a panel are 4v to 4v+3; for the
+// vector to find its bits by one shift, bit v of byte i must belong to value
+// 4v+i. toVectors moves them there, fromVectors moves them back.
+func toVectors(bits uint32) (moved uint32) {
+	for i := range 32 {
+		moved |= bits >> i & 1 << (i%4*8 + i/4)
+	}
+	return moved
+}
+
+func fromVectors(moved uint32) (bits uint32) {
+	for i := range 32 {
+		bits |= moved >> (i%4*8 + i/4) & 1 << i
+	}
+	return bits
 }

@@ -22,7 +22,3 @@ type Matrix struct {
 	Rows, Cols int
 	Data       []byte
 }
-
-// Supported reports whether [Mul] multiplies weights of type t as they are
-// stored. Weights of other types are expanded to [gguf.F32] first.
-func Supported(t gguf.Type) bool { return formOf(t) != 0 }

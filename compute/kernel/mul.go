@@ -1,27 +1,31 @@
 package kernel
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "fmt"
 
 // Mul sets dst[c*ldd+r] to the product of row r of w and column c of a, for r
-// in [r0, r1) and every column. r0 must be a multiple of eight. Calls may run
-// at once on disjoint ranges of rows.
+// in [r0, r1) and every column. r0 must be a multiple of eight, and r1 too
+// unless it is w.Rows. Calls may run at once on disjoint ranges of rows.
+//
+// The product is defined to the bit, see the package comment. Mul panics if
+// the sizes do not agree or a was not made for w's type.
 func Mul(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
-	size := w.Type.RowBytes(w.Cols)
-	for c := range a.n {
-		x := a.f32[c*a.k : (c+1)*a.k]
-		for r := r0; r < r1; r++ {
-			dst[c*ldd+r] = dotF32(w.Data[r*size:(r+1)*size], x)
-		}
+	check(dst, ldd, w, a, r0, r1)
+	if k := &fast[w.Type]; k.interleave != nil {
+		mulPanels(dst, ldd, w, a, k, r0, r1)
+		return
 	}
+	mulGeneric(dst, ldd, w, a, r0, r1)
 }
 
-func dotF32(w []byte, x []float32) float32 {
-	var s [8]float32
-	for i, v := range x {
-		s[i%8] += float32(math.Float32frombits(binary.LittleEndian.Uint32(w[4*i:])) * v)
+func check(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
+	switch {
+	case a.form != familyOf(w.Type).form || a.k != w.Cols:
+		panic(fmt.Sprintf("kernel: %v weights of %d columns meet other activations (%d values)", w.Type, w.Cols, a.k))
+	case r0 < 0 || r0 > r1 || r1 > w.Rows || r0%8 != 0 || r1%8 != 0 && r1 != w.Rows:
+		panic(fmt.Sprintf("kernel: rows [%d, %d) of %d", r0, r1, w.Rows))
+	case len(w.Data) < w.Rows*w.Type.RowBytes(w.Cols):
+		panic(fmt.Sprintf("kernel: %d bytes for %d rows of %d %v weights", len(w.Data), w.Rows, w.Cols, w.Type))
+	case a.n > 0 && r1 > r0 && (len(dst) < (a.n-1)*ldd+r1 || a.n > 1 && ldd < r1):
+		panic(fmt.Sprintf("kernel: destination of %d values with columns %d apart for %d rows of %d columns", len(dst), ldd, r1, a.n))
 	}
-	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 }

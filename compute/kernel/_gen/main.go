@@ -1,0 +1,181 @@
+// Command gen writes the assembly of package kernel:
+//
+//	go run . -out ../kernel_amd64.s -stubs ../stubs_amd64.go -pkg kernel
+//
+// The plan of the kernels is in the package's arch_amd64.go, the layout of
+// panels in its types.go, and of activations in its acts.go.
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func main() {
+	ConstraintExpr("amd64")
+	ConstraintExpr("!purego")
+	for _, t := range blockTypes {
+		t.interleave()
+		for c := 1; c <= group; c++ {
+			t.mul(c)
+		}
+	}
+	for _, t := range superTypes {
+		t.interleave()
+		for c := 1; c <= group; c++ {
+			t.mul(c)
+		}
+	}
+	Generate()
+}
+
+// group is the greatest number of columns of a kernel.
+const group = 4
+
+// Sizes and offsets of activation records, as in acts.go.
+const (
+	rec32      = 48
+	rec32D     = 32
+	rec32DS    = 36
+	rec32Pairs = 40
+
+	rec256      = 384
+	rec256Pairs = 256
+	rec256S16   = 320
+	rec256S32   = 352
+	rec256D     = 368
+)
+
+func param(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+
+// constants holds the read-only vectors by their contents.
+var constants = map[[8]uint32]Mem{}
+
+// vector returns read-only memory that holds the eight lanes.
+func vector(lanes [8]uint32) Mem {
+	m, ok := constants[lanes]
+	if !ok {
+		m = GLOBL(fmt.Sprintf("vec%d", len(constants)), 8|16) // RODATA|NOPTR
+		for i, v := range lanes {
+			DATA(4*i, U32(v))
+		}
+		constants[lanes] = m
+	}
+	return m
+}
+
+// lanes returns read-only memory with v in all eight lanes.
+func lanes(v uint32) Mem { return vector([8]uint32{v, v, v, v, v, v, v, v}) }
+
+// bytes returns read-only memory with b in all bytes.
+func bytes(b byte) Mem { return lanes(uint32(b) * 0x01010101) }
+
+// pick returns the shuffle that moves bytes a, b, c, d of each 32-bit lane to
+// its bytes 0 to 3; -1 clears a byte.
+func pick(a, b, c, d int) Mem {
+	var out [8]uint32
+	for i := range out {
+		for j, k := range []int{a, b, c, d} {
+			v := uint32(0x80)
+			if k >= 0 {
+				v = uint32(4*(i%4) + k)
+			}
+			out[i] |= v << (8 * j)
+		}
+	}
+	return vector(out)
+}
+
+// table returns the shuffle table of 16 signed bytes, plus an offset.
+func table(values [16]int8, offset int) Mem {
+	var out [8]uint32
+	for i := range out {
+		for j := range 4 {
+			out[i] |= uint32(byte(int(values[4*(i%4)+j])+offset)) << (8 * j)
+		}
+	}
+	return vector(out)
+}
+
+var (
+	iq4 = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	fp4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+)
+
+func load(m Mem) reg.VecVirtual     { v := YMM(); VMOVDQU(m, v); return v }
+func spread32(m Mem) reg.VecVirtual { v := YMM(); VPBROADCASTD(m, v); return v }
+func spreadF(m Mem) reg.VecVirtual  { v := YMM(); VBROADCASTSS(m, v); return v }
+func halves(m Mem) reg.VecVirtual   { v := YMM(); VCVTPH2PS(m, v); return v }
+
+func ymms(n int) []reg.VecVirtual {
+	v := make([]reg.VecVirtual, n)
+	for i := range v {
+		v[i] = YMM()
+	}
+	return v
+}
+
+// A field is a part of a block, as in the package's types.go.
+type field struct{ off, size, unit int }
+
+// A format is what the kernels of all quantized types have in common.
+type format struct {
+	name   string
+	size   int // of a block in bytes
+	panel  []field
+	fifths bool
+}
+
+// at returns where field i of a panel's block begins.
+func (f *format) at(i int) int {
+	at := 0
+	for _, p := range f.panel[:i] {
+		at += 8 * p.size
+	}
+	return at
+}
+
+// columns is what a kernel for n columns knows of its destination.
+type columns struct {
+	n         int
+	dst       reg.GPVirtual
+	ldd, ldd3 reg.GPVirtual // bytes
+}
+
+func destination(n int) columns {
+	c := columns{n: n, dst: param("dst")}
+	if n > 1 {
+		c.ldd = param("ldd")
+		SHLQ(Imm(2), c.ldd)
+	}
+	if n > 3 {
+		c.ldd3 = GP64()
+		LEAQ(Mem{Base: c.ldd, Index: c.ldd, Scale: 2}, c.ldd3)
+	}
+	return c
+}
+
+// col returns where eight rows of column i are.
+func (c columns) col(i int) Mem {
+	switch i {
+	case 0:
+		return Mem{Base: c.dst}
+	case 1, 2:
+		return Mem{Base: c.dst, Index: c.ldd, Scale: uint8(i)}
+	}
+	return Mem{Base: c.dst, Index: c.ldd3, Scale: 1}
+}
+
+// ahead is how far before its use a panel is fetched in a product that waits
+// for memory, in bytes.
+const ahead = 2048
+
+// prefetch fetches the cache lines of size bytes at p+off.
+func prefetch(p reg.GPVirtual, off, size int) {
+	for o := 0; o < size; o += 64 {
+		PREFETCHT0(Mem{Base: p, Disp: off + o})
+	}
+}

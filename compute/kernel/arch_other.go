@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package kernel
+
+// There are no vector kernels here: fast stays empty.
