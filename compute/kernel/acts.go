@@ -83,23 +83,40 @@ func resize[T any](s []T, n int) []T {
 // Quantize takes over columns [c0, c1) of x, which holds all n columns, column
 // c at x[c*k:].
 func (a *Acts) Quantize(x []float32, c0, c1 int) {
-	a.quantizeGeneric(x, c0, c1)
+	x = x[:a.n*a.k]
+	for c := c0; c < c1 && a.k > 0; c++ {
+		col := x[c*a.k : (c+1)*a.k]
+		switch {
+		case a.form == formFloat:
+			copy(a.f32[c*a.k:], col)
+		case a.form == form32 && quantize32 != nil:
+			off, stride := a.column(c, rec32)
+			quantize32(a.k/32, &col[0], &a.recs[off], stride)
+		case a.form == form256 && quantize256 != nil:
+			off, stride := a.column(c, rec256)
+			quantize256(a.k/256, &col[0], &a.recs[off], stride)
+		default:
+			a.quantizeGeneric(col, c)
+		}
+	}
 }
 
-func (a *Acts) quantizeGeneric(x []float32, c0, c1 int) {
-	x = x[:a.n*a.k]
-	for c := c0; c < c1; c++ {
-		col := x[c*a.k : (c+1)*a.k]
-		switch a.form {
-		case formFloat:
-			copy(a.f32[c*a.k:], col)
-		case form32:
-			off, stride := a.column(c, rec32)
-			quantize32Generic(a.recs[off:], stride, col)
-		case form256:
-			off, stride := a.column(c, rec256)
-			quantize256Generic(a.recs[off:], stride, col)
-		}
+// quantize32 and quantize256 write nb records of column x, stride bytes apart.
+// They are set once, at start, and nil where there are no vector kernels.
+var quantize32, quantize256 func(nb int, x *float32, recs *byte, stride int)
+
+// quantizeGeneric takes over column c, whose values are col. It is the
+// definition that vector kernels obey.
+func (a *Acts) quantizeGeneric(col []float32, c int) {
+	switch a.form {
+	case form32:
+		off, stride := a.column(c, rec32)
+		quantize32Generic(a.recs[off:], stride, col)
+	case form256:
+		off, stride := a.column(c, rec256)
+		quantize256Generic(a.recs[off:], stride, col)
+	default:
+		copy(a.f32[c*a.k:], col)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 // The environment variable LAYERPIPE_KERNELS=generic keeps to portable Go.
 func init() {
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && os.Getenv("LAYERPIPE_KERNELS") != "generic" {
-		fast = avx2
+		fast, fastFloat = avx2, avx2Float
+		quantize32, quantize256 = quantize32AVX2, quantize256AVX2
 	}
 }
 
@@ -32,4 +33,10 @@ var avx2 = [len(families)]kernels{
 	gguf.Q5_K:   {interleaveQ5_K, [group]mulFunc{mulQ5_Kx1, mulQ5_Kx2, mulQ5_Kx3, mulQ5_Kx4}},
 	gguf.Q6_K:   {interleaveQ6_K, [group]mulFunc{mulQ6_Kx1, mulQ6_Kx2, mulQ6_Kx3, mulQ6_Kx4}},
 	gguf.IQ4_XS: {interleaveIQ4_XS, [group]mulFunc{mulIQ4_XSx1, mulIQ4_XSx2, mulIQ4_XSx3, mulIQ4_XSx4}},
+}
+
+var avx2Float = [len(families)][floatGroup]floatFunc{
+	gguf.F32:  {mulF32x1, mulF32x2, mulF32x3},
+	gguf.F16:  {mulF16x1, mulF16x2, mulF16x3},
+	gguf.BF16: {mulBF16x1, mulBF16x2, mulBF16x3},
 }

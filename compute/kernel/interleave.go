@@ -33,9 +33,21 @@ func Interleave(t gguf.Type, rows, cols int, dst, src []byte) {
 	*scratch = resize(*scratch, 8*row)
 	for ; len(src) >= 8*row && len(src) > 0; dst, src = dst[8*row:], src[8*row:] {
 		copy(*scratch, src) // dst may be src
-		interleaveGeneric(f, t.BlockBytes(), blocksOf(t, cols), dst, *scratch)
+		interleave(t, blocksOf(t, cols), dst, *scratch)
 	}
 	copy(dst, src)
+}
+
+// interleave makes one panel of nb blocks from eight rows. It is not inlined
+// for the reason given at mulPanel.
+//
+//go:noinline
+func interleave(t gguf.Type, nb int, dst, src []byte) {
+	if k := &fast[t]; k.interleave != nil {
+		k.interleave(nb, &dst[0], &src[0], 0, nb*t.BlockBytes())
+		return
+	}
+	interleaveGeneric(familyOf(t), t.BlockBytes(), nb, dst, src)
 }
 
 // scratches holds *[]byte of a group of rows, so that interleaving block after

@@ -31467,3 +31467,1298 @@ loop:
 	JNZ          loop
 	VZEROUPPER
 	RET
+
+// func mulF32x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, MMX+
+TEXT ·mulF32x1(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	XORQ   R9, R9
+	IMUL3Q $0x20, BX, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+loop:
+	VMOVUPS      (R8)(R9*1), Y4
+	VMOVUPS      (AX)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VMOVUPS      (SI)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      (DI)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      (CX)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000020, R9
+	CMPQ         R9, BX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X4, X3
+	VUNPCKLPS    X2, X1, X5
+	VUNPCKHPS    X0, X4, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X3, X0
+	VMOVHLPS     X3, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulF32x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, MMX+
+TEXT ·mulF32x2(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	MOVQ   ldx+40(FP), R9
+	SHLQ   $0x02, R9
+	LEAQ   (R8)(R9*1), R9
+	XORQ   R10, R10
+	IMUL3Q $0x20, BX, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+loop:
+	VMOVUPS      (R8)(R10*1), Y8
+	VMOVUPS      (R9)(R10*1), Y9
+	VMOVUPS      (AX)(R10*1), Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y0, Y0
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y4, Y4
+	VMOVUPS      (SI)(R10*1), Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y1, Y1
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y5, Y5
+	VMOVUPS      (DI)(R10*1), Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y2, Y2
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMOVUPS      (CX)(R10*1), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y3, Y3
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000020, R10
+	CMPQ         R10, BX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	MOVQ         ldd+56(FP), CX
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X8
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X8, X3
+	VUNPCKLPS    X2, X1, X9
+	VUNPCKHPS    X0, X8, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X9, X9
+	VMOVLHPS     X9, X3, X0
+	VMOVHLPS     X3, X9, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X2, X6, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X3, X7, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulF32x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX
+TEXT ·mulF32x3(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), DX
+	LEAQ   (AX)(CX*1), BX
+	LEAQ   (BX)(CX*1), SI
+	LEAQ   (SI)(CX*1), CX
+	MOVQ   x+32(FP), DI
+	MOVQ   ldx+40(FP), R8
+	SHLQ   $0x02, R8
+	LEAQ   (DI)(R8*1), R9
+	LEAQ   (R9)(R8*1), R8
+	XORQ   R10, R10
+	IMUL3Q $0x20, DX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+loop:
+	VMOVUPS      (DI)(R10*1), Y12
+	VMOVUPS      (R9)(R10*1), Y13
+	VMOVUPS      (AX)(R10*1), Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y0, Y0
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y4, Y4
+	VMULPS       (R8)(R10*1), Y14, Y14
+	VADDPS       Y14, Y8, Y8
+	VMOVUPS      (BX)(R10*1), Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y1, Y1
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y5, Y5
+	VMULPS       (R8)(R10*1), Y14, Y14
+	VADDPS       Y14, Y9, Y9
+	VMOVUPS      (SI)(R10*1), Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y2, Y2
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y6, Y6
+	VMULPS       (R8)(R10*1), Y14, Y14
+	VADDPS       Y14, Y10, Y10
+	VMOVUPS      (CX)(R10*1), Y14
+	VMULPS       Y12, Y14, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       Y13, Y14, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       (R8)(R10*1), Y14, Y14
+	VADDPS       Y14, Y11, Y11
+	ADDQ         $0x00000020, R10
+	CMPQ         R10, DX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	MOVQ         ldd+56(FP), CX
+	VEXTRACTF128 $0x01, Y0, X12
+	VADDPS       X12, X0, X12
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X12, X3
+	VUNPCKLPS    X2, X1, X13
+	VUNPCKHPS    X0, X12, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X13, X13
+	VMOVLHPS     X13, X3, X0
+	VMOVHLPS     X3, X13, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X2, X6, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X3, X7, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X0
+	VEXTRACTF128 $0x01, Y9, X1
+	VADDPS       X1, X9, X1
+	VEXTRACTF128 $0x01, Y10, X2
+	VADDPS       X2, X10, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X3, X11, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulF16x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, F16C, MMX+
+TEXT ·mulF16x1(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	XORQ   R9, R9
+	IMUL3Q $0x10, BX, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+loop:
+	VMOVUPS      (R8)(R9*2), Y4
+	VCVTPH2PS    (AX)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VCVTPH2PS    (SI)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VCVTPH2PS    (DI)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VCVTPH2PS    (CX)(R9*1), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	PREFETCHT0   (DX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, R9
+	CMPQ         R9, BX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X4, X3
+	VUNPCKLPS    X2, X1, X5
+	VUNPCKHPS    X0, X4, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X3, X0
+	VMOVHLPS     X3, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulF16x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, F16C, MMX+
+TEXT ·mulF16x2(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	MOVQ   ldx+40(FP), R9
+	SHLQ   $0x02, R9
+	LEAQ   (R8)(R9*1), R9
+	XORQ   R10, R10
+	IMUL3Q $0x10, BX, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+loop:
+	VMOVUPS      (R8)(R10*2), Y8
+	VMOVUPS      (R9)(R10*2), Y9
+	VCVTPH2PS    (AX)(R10*1), Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y0, Y0
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y4, Y4
+	VCVTPH2PS    (SI)(R10*1), Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y1, Y1
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y5, Y5
+	VCVTPH2PS    (DI)(R10*1), Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y2, Y2
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VCVTPH2PS    (CX)(R10*1), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y3, Y3
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	PREFETCHT0   (DX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, R10
+	CMPQ         R10, BX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	MOVQ         ldd+56(FP), CX
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X8
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X8, X3
+	VUNPCKLPS    X2, X1, X9
+	VUNPCKHPS    X0, X8, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X9, X9
+	VMOVLHPS     X9, X3, X0
+	VMOVHLPS     X3, X9, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X2, X6, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X3, X7, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, F16C
+TEXT ·mulF16x3(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), DX
+	LEAQ   (AX)(CX*1), BX
+	LEAQ   (BX)(CX*1), SI
+	LEAQ   (SI)(CX*1), CX
+	MOVQ   x+32(FP), DI
+	MOVQ   ldx+40(FP), R8
+	SHLQ   $0x02, R8
+	LEAQ   (DI)(R8*1), R9
+	LEAQ   (R9)(R8*1), R8
+	XORQ   R10, R10
+	IMUL3Q $0x10, DX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+loop:
+	VMOVUPS      (DI)(R10*2), Y12
+	VMOVUPS      (R9)(R10*2), Y13
+	VCVTPH2PS    (AX)(R10*1), Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y0, Y0
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y4, Y4
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y8, Y8
+	VCVTPH2PS    (BX)(R10*1), Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y1, Y1
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y5, Y5
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y9, Y9
+	VCVTPH2PS    (SI)(R10*1), Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y2, Y2
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y6, Y6
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y10, Y10
+	VCVTPH2PS    (CX)(R10*1), Y14
+	VMULPS       Y12, Y14, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       Y13, Y14, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y11, Y11
+	ADDQ         $0x00000010, R10
+	CMPQ         R10, DX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	MOVQ         ldd+56(FP), CX
+	VEXTRACTF128 $0x01, Y0, X12
+	VADDPS       X12, X0, X12
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X12, X3
+	VUNPCKLPS    X2, X1, X13
+	VUNPCKHPS    X0, X12, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X13, X13
+	VMOVLHPS     X13, X3, X0
+	VMOVHLPS     X3, X13, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X2, X6, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X3, X7, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X0
+	VEXTRACTF128 $0x01, Y9, X1
+	VADDPS       X1, X9, X1
+	VEXTRACTF128 $0x01, Y10, X2
+	VADDPS       X2, X10, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X3, X11, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulBF16x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·mulBF16x1(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	XORQ   R9, R9
+	IMUL3Q $0x10, BX, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+loop:
+	VMOVUPS      (R8)(R9*2), Y4
+	VPMOVZXWD    (AX)(R9*1), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VPMOVZXWD    (SI)(R9*1), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VPMOVZXWD    (DI)(R9*1), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VPMOVZXWD    (CX)(R9*1), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	PREFETCHT0   (DX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, R9
+	CMPQ         R9, BX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X4, X3
+	VUNPCKLPS    X2, X1, X5
+	VUNPCKHPS    X0, X4, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X3, X0
+	VMOVHLPS     X3, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulBF16x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·mulBF16x2(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	MOVQ   ldx+40(FP), R9
+	SHLQ   $0x02, R9
+	LEAQ   (R8)(R9*1), R9
+	XORQ   R10, R10
+	IMUL3Q $0x10, BX, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+loop:
+	VMOVUPS      (R8)(R10*2), Y8
+	VMOVUPS      (R9)(R10*2), Y9
+	VPMOVZXWD    (AX)(R10*1), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y0, Y0
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y4, Y4
+	VPMOVZXWD    (SI)(R10*1), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y1, Y1
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y5, Y5
+	VPMOVZXWD    (DI)(R10*1), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VMULPS       Y8, Y10, Y11
+	VADDPS       Y11, Y2, Y2
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VPMOVZXWD    (CX)(R10*1), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y3, Y3
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	PREFETCHT0   (DX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, R10
+	CMPQ         R10, BX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	MOVQ         ldd+56(FP), CX
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X8
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X8, X3
+	VUNPCKLPS    X2, X1, X9
+	VUNPCKHPS    X0, X8, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X9, X9
+	VMOVLHPS     X9, X3, X0
+	VMOVHLPS     X3, X9, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X2, X6, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X3, X7, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func mulBF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+// Requires: AVX, AVX2
+TEXT ·mulBF16x3(SB), NOSPLIT, $0-64
+	MOVQ   rows+8(FP), AX
+	MOVQ   stride+16(FP), CX
+	MOVQ   next+24(FP), DX
+	MOVQ   n8+0(FP), DX
+	LEAQ   (AX)(CX*1), BX
+	LEAQ   (BX)(CX*1), SI
+	LEAQ   (SI)(CX*1), CX
+	MOVQ   x+32(FP), DI
+	MOVQ   ldx+40(FP), R8
+	SHLQ   $0x02, R8
+	LEAQ   (DI)(R8*1), R9
+	LEAQ   (R9)(R8*1), R8
+	XORQ   R10, R10
+	IMUL3Q $0x10, DX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+loop:
+	VMOVUPS      (DI)(R10*2), Y12
+	VMOVUPS      (R9)(R10*2), Y13
+	VPMOVZXWD    (AX)(R10*1), Y14
+	VPSLLD       $0x10, Y14, Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y0, Y0
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y4, Y4
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y8, Y8
+	VPMOVZXWD    (BX)(R10*1), Y14
+	VPSLLD       $0x10, Y14, Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y1, Y1
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y5, Y5
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y9, Y9
+	VPMOVZXWD    (SI)(R10*1), Y14
+	VPSLLD       $0x10, Y14, Y14
+	VMULPS       Y12, Y14, Y15
+	VADDPS       Y15, Y2, Y2
+	VMULPS       Y13, Y14, Y15
+	VADDPS       Y15, Y6, Y6
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y10, Y10
+	VPMOVZXWD    (CX)(R10*1), Y14
+	VPSLLD       $0x10, Y14, Y14
+	VMULPS       Y12, Y14, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       Y13, Y14, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       (R8)(R10*2), Y14, Y14
+	VADDPS       Y14, Y11, Y11
+	ADDQ         $0x00000010, R10
+	CMPQ         R10, DX
+	JNE          loop
+	MOVQ         dst+48(FP), AX
+	MOVQ         ldd+56(FP), CX
+	VEXTRACTF128 $0x01, Y0, X12
+	VADDPS       X12, X0, X12
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X12, X3
+	VUNPCKLPS    X2, X1, X13
+	VUNPCKHPS    X0, X12, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X13, X13
+	VMOVLHPS     X13, X3, X0
+	VMOVHLPS     X3, X13, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X2, X6, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X3, X7, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X0
+	VEXTRACTF128 $0x01, Y9, X1
+	VADDPS       X1, X9, X1
+	VEXTRACTF128 $0x01, Y10, X2
+	VADDPS       X2, X10, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X3, X11, X3
+	VUNPCKLPS    X1, X0, X4
+	VUNPCKLPS    X3, X2, X5
+	VUNPCKHPS    X1, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VADDPS       X0, X4, X4
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X4, X0
+	VMOVHLPS     X4, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func quantize32AVX2(nb int, x *float32, recs *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·quantize32AVX2(SB), NOSPLIT, $0-32
+	MOVQ nb+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ recs+16(FP), DX
+	MOVQ stride+24(FP), BX
+
+block:
+	VPXOR        Y0, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      vec32<>+0(SB), Y2
+	VPAND        (CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        32(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        64(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        96(CX), Y2, Y2
+	VPMAXSD      Y2, Y1, Y1
+	VPMAXSD      Y1, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMAXSD      X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXSD      X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXSD      X0, X1, X1
+	VMOVD        X1, SI
+	MOVL         $0x42fe0000, DI
+	MOVL         $0x3f800000, R8
+	VMOVD        DI, X0
+	VDIVSS       X0, X1, X1
+	VMOVD        R8, X0
+	VDIVSS       X1, X0, X0
+	VPXOR        X2, X2, X2
+	VMOVD        X0, DI
+	CMPL         SI, $0x7f800000
+	JGE          nan
+	CMPL         DI, $0x7f800000
+	JGE          zero
+	VBROADCASTSS X0, Y0
+	VMOVSS       X1, 32(DX)
+	VMULPS       (CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       64(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       96(CX), Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y0, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y0
+	VPERMD       Y1, Y0, Y1
+	VMOVDQU      Y1, (DX)
+
+sums:
+	VMOVDQU      vec34<>+0(SB), Y0
+	VMOVDQU      vec1<>+0(SB), Y1
+	VPMADDUBSW   (DX), Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X2
+	VPADDW       X0, X2, X2
+	VPSHUFD      $0x4e, X2, X0
+	VPADDW       X0, X2, X2
+	VPSHUFD      $0xb1, X2, X0
+	VPADDW       X0, X2, X2
+	VPMADDWD     X1, X2, X0
+	VCVTDQ2PS    X0, X0
+	VMULSS       32(DX), X0, X0
+	VMOVSS       X0, 36(DX)
+	VPSLLW       $0x03, X2, X2
+	VPXOR        X0, X0, X0
+	VPSUBW       X2, X0, X2
+	VMOVD        X2, 40(DX)
+	ADDQ         $0x00000080, CX
+	ADDQ         BX, DX
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+nan:
+	MOVL $0x7fc00000, 32(DX)
+	JMP  clear
+
+zero:
+	MOVL $0x00000000, 32(DX)
+
+clear:
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (DX)
+	JMP     sums
+
+DATA vec32<>+0(SB)/4, $0x7fffffff
+DATA vec32<>+4(SB)/4, $0x7fffffff
+DATA vec32<>+8(SB)/4, $0x7fffffff
+DATA vec32<>+12(SB)/4, $0x7fffffff
+DATA vec32<>+16(SB)/4, $0x7fffffff
+DATA vec32<>+20(SB)/4, $0x7fffffff
+DATA vec32<>+24(SB)/4, $0x7fffffff
+DATA vec32<>+28(SB)/4, $0x7fffffff
+GLOBL vec32<>(SB), RODATA|NOPTR, $32
+
+DATA vec33<>+0(SB)/4, $0x00000000
+DATA vec33<>+4(SB)/4, $0x00000004
+DATA vec33<>+8(SB)/4, $0x00000001
+DATA vec33<>+12(SB)/4, $0x00000005
+DATA vec33<>+16(SB)/4, $0x00000002
+DATA vec33<>+20(SB)/4, $0x00000006
+DATA vec33<>+24(SB)/4, $0x00000003
+DATA vec33<>+28(SB)/4, $0x00000007
+GLOBL vec33<>(SB), RODATA|NOPTR, $32
+
+DATA vec34<>+0(SB)/4, $0x01010101
+DATA vec34<>+4(SB)/4, $0x01010101
+DATA vec34<>+8(SB)/4, $0x01010101
+DATA vec34<>+12(SB)/4, $0x01010101
+DATA vec34<>+16(SB)/4, $0x01010101
+DATA vec34<>+20(SB)/4, $0x01010101
+DATA vec34<>+24(SB)/4, $0x01010101
+DATA vec34<>+28(SB)/4, $0x01010101
+GLOBL vec34<>(SB), RODATA|NOPTR, $32
+
+// func quantize256AVX2(nb int, x *float32, recs *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·quantize256AVX2(SB), NOSPLIT, $0-32
+	MOVQ nb+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ recs+16(FP), DX
+	MOVQ stride+24(FP), BX
+
+block:
+	VPXOR        Y0, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      vec32<>+0(SB), Y2
+	VPAND        (CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        32(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        64(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        96(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        128(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        160(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        192(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        224(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        256(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        288(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        320(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        352(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        384(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        416(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        448(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        480(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        512(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        544(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        576(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        608(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        640(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        672(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        704(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        736(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        768(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        800(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        832(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        864(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        896(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        928(CX), Y2, Y3
+	VPMAXSD      Y3, Y1, Y1
+	VPAND        960(CX), Y2, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VPAND        992(CX), Y2, Y2
+	VPMAXSD      Y2, Y1, Y1
+	VPMAXSD      Y1, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMAXSD      X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXSD      X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXSD      X0, X1, X1
+	VMOVD        X1, SI
+	MOVL         $0x42fe0000, DI
+	MOVL         $0x3f800000, R8
+	VMOVD        DI, X0
+	VDIVSS       X0, X1, X1
+	VMOVD        R8, X0
+	VDIVSS       X1, X0, X0
+	VPXOR        X2, X2, X2
+	VMOVD        X0, DI
+	CMPL         SI, $0x7f800000
+	JGE          nan
+	CMPL         DI, $0x7f800000
+	JGE          zero
+	VBROADCASTSS X0, Y0
+	VMOVSS       X1, 368(DX)
+	VMULPS       (CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       64(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       96(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, (DX)
+	VMULPS       128(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       160(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       192(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       224(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, 32(DX)
+	VMULPS       256(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       288(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       320(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       352(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, 64(DX)
+	VMULPS       384(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       416(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       448(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       480(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, 96(DX)
+	VMULPS       512(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       544(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       576(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       608(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, 128(DX)
+	VMULPS       640(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       672(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       704(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       736(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, 160(DX)
+	VMULPS       768(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       800(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       832(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       864(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, 192(DX)
+	VMULPS       896(CX), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       928(CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       960(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       992(CX), Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y0, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VMOVDQU      vec33<>+0(SB), Y0
+	VPERMD       Y1, Y0, Y1
+	VMOVDQU      Y1, 224(DX)
+
+sums:
+	VMOVDQU      vec34<>+0(SB), Y0
+	VMOVDQU      vec1<>+0(SB), Y1
+	VPMADDUBSW   (DX), Y0, Y2
+	VPMADDUBSW   32(DX), Y0, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y4
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y4, Y2
+	VSHUFPS      $0xdd, Y4, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPUNPCKLDQ   X3, X2, X3
+	VPMADDWD     X1, X3, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVQ        X2, 320(DX)
+	VPMADDWD     X1, X2, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVD        X2, 352(DX)
+	VPSLLW       $0x05, X3, X3
+	VPXOR        X2, X2, X2
+	VPSUBW       X3, X2, X3
+	VMOVDQU      X3, 256(DX)
+	VPMADDUBSW   64(DX), Y0, Y2
+	VPMADDUBSW   96(DX), Y0, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y4
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y4, Y2
+	VSHUFPS      $0xdd, Y4, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPUNPCKLDQ   X3, X2, X3
+	VPMADDWD     X1, X3, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVQ        X2, 328(DX)
+	VPMADDWD     X1, X2, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVD        X2, 356(DX)
+	VPSLLW       $0x05, X3, X3
+	VPXOR        X2, X2, X2
+	VPSUBW       X3, X2, X3
+	VMOVDQU      X3, 272(DX)
+	VPMADDUBSW   128(DX), Y0, Y2
+	VPMADDUBSW   160(DX), Y0, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y4
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDW       Y2, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y4, Y2
+	VSHUFPS      $0xdd, Y4, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPUNPCKLDQ   X3, X2, X3
+	VPMADDWD     X1, X3, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVQ        X2, 336(DX)
+	VPMADDWD     X1, X2, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVD        X2, 360(DX)
+	VPSLLW       $0x05, X3, X3
+	VPXOR        X2, X2, X2
+	VPSUBW       X3, X2, X3
+	VMOVDQU      X3, 288(DX)
+	VPMADDUBSW   192(DX), Y0, Y2
+	VPMADDUBSW   224(DX), Y0, Y0
+	VSHUFPS      $0x88, Y0, Y2, Y3
+	VSHUFPS      $0xdd, Y0, Y2, Y0
+	VPADDW       Y0, Y3, Y3
+	VSHUFPS      $0x88, Y3, Y3, Y2
+	VSHUFPS      $0xdd, Y3, Y3, Y0
+	VPADDW       Y0, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPUNPCKLDQ   X0, X2, X0
+	VPMADDWD     X1, X0, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVQ        X2, 344(DX)
+	VPMADDWD     X1, X2, X2
+	VPACKSSDW    X2, X2, X2
+	VMOVD        X2, 364(DX)
+	VPSLLW       $0x05, X0, X0
+	VPXOR        X1, X1, X1
+	VPSUBW       X0, X1, X0
+	VMOVDQU      X0, 304(DX)
+	ADDQ         $0x00000400, CX
+	ADDQ         BX, DX
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+nan:
+	MOVL $0x7fc00000, 368(DX)
+	JMP  clear
+
+zero:
+	MOVL $0x00000000, 368(DX)
+
+clear:
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (DX)
+	VMOVDQU Y0, 32(DX)
+	VMOVDQU Y0, 64(DX)
+	VMOVDQU Y0, 96(DX)
+	VMOVDQU Y0, 128(DX)
+	VMOVDQU Y0, 160(DX)
+	VMOVDQU Y0, 192(DX)
+	VMOVDQU Y0, 224(DX)
+	JMP     sums

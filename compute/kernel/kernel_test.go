@@ -205,7 +205,7 @@ func checkSameBits(t *testing.T, w *Matrix, x []float32, n int) {
 	for c := range n {
 		one := new(Acts)
 		one.Reset(w.Type, 1, w.Cols)
-		one.quantizeGeneric(x[c*w.Cols:(c+1)*w.Cols], 0, 1)
+		one.quantizeGeneric(x[c*w.Cols:(c+1)*w.Cols], 0)
 		mulGeneric(want[c*w.Rows:], w.Rows, w, one, 0, w.Rows)
 	}
 	matrices := []*Matrix{w}

@@ -224,3 +224,40 @@ func mulIQ4_XSx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
 
 //go:noescape
 func mulIQ4_XSx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulF32x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulF32x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulF32x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulF16x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulF16x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulBF16x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulBF16x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+//go:noescape
+func mulBF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
+
+// quantize32AVX2 is quantize32Generic.
+//
+//go:noescape
+func quantize32AVX2(nb int, x *float32, recs *byte, stride int)
+
+// quantize256AVX2 is quantize256Generic.
+//
+//go:noescape
+func quantize256AVX2(nb int, x *float32, recs *byte, stride int)

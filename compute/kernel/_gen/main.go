@@ -29,6 +29,13 @@ func main() {
 			t.mul(c)
 		}
 	}
+	for _, t := range floatTypes {
+		for c := 1; c <= floatGroup; c++ {
+			t.mul(c)
+		}
+	}
+	quantizer("quantize32AVX2", 32, rec32D)
+	quantizer("quantize256AVX2", 256, rec256D)
 	Generate()
 }
 
