@@ -31,6 +31,9 @@ const (
 // the least, and NaN for NaN. dst may be x.
 func Exp(dst, x []float32) {
 	x = x[:len(dst)]
+	for n := expFast(dst, x); n > 0; n = expFast(dst, x) {
+		dst, x = dst[n:], x[n:]
+	}
 	for i := range dst {
 		dst[i] = exp(x[i])
 	}

@@ -5,6 +5,9 @@ package vec
 func SiLUMul(dst, gate, up []float32) {
 	gate = gate[:len(dst)]
 	up = up[:len(dst)]
+	for n := siluMulFast(dst, gate, up); n > 0; n = siluMulFast(dst, gate, up) {
+		dst, gate, up = dst[n:], gate[n:], up[n:]
+	}
 	for i := range dst {
 		g := gate[i]
 		dst[i] = float32(g / (1 + exp(-g)) * up[i])
@@ -24,6 +27,9 @@ const (
 func GELUMul(dst, gate, up []float32) {
 	gate = gate[:len(dst)]
 	up = up[:len(dst)]
+	for n := geluMulFast(dst, gate, up); n > 0; n = geluMulFast(dst, gate, up) {
+		dst, gate, up = dst[n:], gate[n:], up[n:]
+	}
 	for i := range dst {
 		g := gate[i]
 		u2 := float32(g * (float32(geluC3*float32(g*g)) + geluC1))

@@ -5,6 +5,9 @@ import "math"
 // FromF16 writes the halves of src to dst as float32. It is exact.
 func FromF16(dst []float32, src []uint16) {
 	src = src[:len(dst)]
+	for n := fromF16Fast(dst, src); n > 0; n = fromF16Fast(dst, src) {
+		dst, src = dst[n:], src[n:]
+	}
 	for i := range dst {
 		dst[i] = fromHalf(src[i])
 	}
@@ -14,6 +17,9 @@ func FromF16(dst []float32, src []uint16) {
 // more becomes an infinity, what is 2⁻²⁵ or less becomes zero.
 func ToF16(dst []uint16, src []float32) {
 	src = src[:len(dst)]
+	for n := toF16Fast(dst, src); n > 0; n = toF16Fast(dst, src) {
+		dst, src = dst[n:], src[n:]
+	}
 	for i := range dst {
 		dst[i] = toHalf(src[i])
 	}

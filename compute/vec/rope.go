@@ -9,10 +9,16 @@ func Rope(x []float32, cos, sin []float32, neox bool) {
 	sin = sin[:n]
 	if neox {
 		a, b := x[:n], x[n:]
+		for n := ropeHalvesFast(a, b, cos, sin); n > 0; n = ropeHalvesFast(a, b, cos, sin) {
+			a, b, cos, sin = a[n:], b[n:], cos[n:], sin[n:]
+		}
 		for i, c := range cos {
 			a[i], b[i] = rotate(a[i], b[i], c, sin[i])
 		}
 		return
+	}
+	for n := ropePairsFast(x, cos, sin); n > 0; n = ropePairsFast(x, cos, sin) {
+		x, cos, sin = x[2*n:], cos[n:], sin[n:]
 	}
 	for i, c := range cos {
 		x[2*i], x[2*i+1] = rotate(x[2*i], x[2*i+1], c, sin[i])

@@ -9,6 +9,9 @@ import "math"
 func Softmax(x []float32) (sum float32) {
 	m := Max(x)
 	var l lanes
+	for n := expSumFast(&l, x, m); n > 0; n = expSumFast(&l, x, m) {
+		x = x[n:]
+	}
 	for i := range x {
 		x[i] = exp(x[i] - m)
 		l[i%8] += x[i]
@@ -19,17 +22,30 @@ func Softmax(x []float32) (sum float32) {
 // Max returns the greatest element: NaN if there is a NaN, -Inf for an empty x,
 // and +0 rather than -0.
 func Max(x []float32) float32 {
-	m := float32(math.Inf(-1))
-	for _, v := range x {
+	inf := float32(math.Inf(1))
+	l := lanes{-inf, -inf, -inf, -inf, -inf, -inf, -inf, -inf}
+	for {
+		n, nan := maxFast(&l, x)
+		if nan {
+			return float32(math.NaN())
+		}
+		if n == 0 {
+			break
+		}
+		x = x[n:]
+	}
+	for i, v := range x {
 		if v != v {
 			return v
 		}
-		if v > m {
-			m = v
-		}
+		l[i%8] = max(l[i%8], v)
+	}
+	m := l[0]
+	for _, v := range l {
+		m = max(m, v)
 	}
 	if m == 0 {
-		return 0 // of either sign: lanes need not agree which came first
+		return 0 // of either sign
 	}
 	return m
 }

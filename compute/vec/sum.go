@@ -12,6 +12,9 @@ func (l *lanes) sum() float32 {
 func Dot(a, b []float32) float32 {
 	b = b[:len(a)]
 	var l lanes
+	for n := dotFast(&l, a, b); n > 0; n = dotFast(&l, a, b) {
+		a, b = a[n:], b[n:]
+	}
 	for i := range a {
 		l[i%8] += float32(a[i] * b[i])
 	}
@@ -22,6 +25,9 @@ func Dot(a, b []float32) float32 {
 func DotF16(a []float32, b []uint16) float32 {
 	b = b[:len(a)]
 	var l lanes
+	for n := dotF16Fast(&l, a, b); n > 0; n = dotF16Fast(&l, a, b) {
+		a, b = a[n:], b[n:]
+	}
 	for i := range a {
 		l[i%8] += float32(a[i] * fromHalf(b[i]))
 	}
