@@ -55,24 +55,30 @@ func f16(lo, hi byte) float32 { return F16ToF32(uint16(lo) | uint16(hi)<<8) }
 
 // expandF32 copies: the file's numbers are little-endian float32.
 func expandF32(dst []float32, src []byte) {
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[:4]))
+	for i := 0; i < len(dst) && len(src) >= 4; i++ {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src))
 		src = src[4:]
 	}
 }
 
 // expandF16 expands little-endian binary16 numbers.
 func expandF16(dst []float32, src []byte) {
-	for i := range dst {
-		dst[i] = F16ToF32(binary.LittleEndian.Uint16(src[:2]))
+	for i := 0; i < len(dst) && len(src) >= 2; i++ {
+		h := binary.LittleEndian.Uint16(src)
 		src = src[2:]
+		// F16ToF32 is too large to be inlined; its common case is not.
+		if mag := uint32(h & 0x7fff); mag-0x0400 < 0x7800 {
+			dst[i] = math.Float32frombits(uint32(h&0x8000)<<16 | mag<<13 + 112<<23)
+		} else {
+			dst[i] = F16ToF32(h)
+		}
 	}
 }
 
 // expandBF16 expands little-endian bfloat16 numbers.
 func expandBF16(dst []float32, src []byte) {
-	for i := range dst {
-		dst[i] = BF16ToF32(binary.LittleEndian.Uint16(src[:2]))
+	for i := 0; i < len(dst) && len(src) >= 2; i++ {
+		dst[i] = BF16ToF32(binary.LittleEndian.Uint16(src))
 		src = src[2:]
 	}
 }

@@ -4,6 +4,10 @@ package dequant
 // (and minimums) are multiples of the block's. Where a byte holds several
 // values they are 32 apart in the block, so that a vector of bytes gives
 // vectors of neighbours.
+//
+// Conversions to float32 of what is one already keep the compiler from fusing a
+// product with the subtraction that uses it, which it may do even where the
+// product has a name.
 
 // expandQ2_K computes (d*scale)*q - dmin*min by sub-blocks of 16. block_q2_K in
 // ggml-common.h:
@@ -18,7 +22,7 @@ func expandQ2_K(dst []float32, src []byte) {
 		src, dst = src[84:], dst[256:]
 		d, dmin := f16(b[80], b[81]), f16(b[82], b[83])
 		for i, s := range b[:16] {
-			scale, floor := d*float32(s&15), dmin*float32(s>>4)
+			scale, floor := d*float32(s&15), float32(dmin*float32(s>>4))
 			qs := (*[16]byte)(b[16+i/8*32+i%2*16:])
 			out := (*[16]float32)(y[16*i:])
 			shift := i / 2 % 4 * 2
@@ -49,9 +53,9 @@ func expandQ3_K(dst []float32, src []byte) {
 			qs := (*[16]byte)(b[32+i/8*32+i%2*16:])
 			high := (*[16]byte)(b[i%2*16:])
 			out := (*[16]float32)(y[16*i:])
-			shift := i / 2 % 4 * 2
+			shift, highShift := i/2%4*2, i/2
 			for j, q := range qs {
-				out[j] = scale * float32(int32(q>>shift&3|high[j]>>(i/2)&1<<2)-4)
+				out[j] = scale * float32(int32(q>>shift&3|high[j]>>highShift&1<<2)-4)
 			}
 		}
 	}
@@ -84,7 +88,7 @@ func expandQ4_K(dst []float32, src []byte) {
 		for i := range 4 {
 			s0, m0 := scaleMin(scales, 2*i)
 			s1, m1 := scaleMin(scales, 2*i+1)
-			s0, m0, s1, m1 = d*s0, dmin*m0, d*s1, dmin*m1
+			s0, m0, s1, m1 = d*s0, float32(dmin*m0), d*s1, float32(dmin*m1)
 			qs := (*[32]byte)(b[16+32*i:])
 			out := (*[64]float32)(y[64*i:])
 			for j, q := range qs {
@@ -113,7 +117,7 @@ func expandQ5_K(dst []float32, src []byte) {
 		for i := range 4 {
 			s0, m0 := scaleMin(scales, 2*i)
 			s1, m1 := scaleMin(scales, 2*i+1)
-			s0, m0, s1, m1 = d*s0, dmin*m0, d*s1, dmin*m1
+			s0, m0, s1, m1 = d*s0, float32(dmin*m0), d*s1, float32(dmin*m1)
 			qs := (*[32]byte)(b[48+32*i:])
 			out := (*[64]float32)(y[64*i:])
 			for j, q := range qs {
