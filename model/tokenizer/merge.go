@@ -1,77 +1,79 @@
 package tokenizer
 
-// A symbol is what merging has built of a text so far: text[start:end].
-// A symbol that was merged into the one before it is empty.
+// maxPiece is the most bytes that are merged at once: offsets are 32 bits, so
+// that the heap of a long text stays small. No piece of real text is as long.
+const maxPiece = 1 << 30
+
+// A symbol is what merging has built of a piece so far: piece[start:end].
 type symbol struct {
 	id         int32 // its token, or none
-	start, end int
-	prev, next int // neighbours, -1 at the ends
+	start, end int32
+	prev, next int32 // neighbours, -1 at the ends; next is merged for a symbol that is gone
 }
 
-// A candidate is a pair of neighbours that can become one token. It is stale
-// once either has changed.
+const merged = -2
+
+// A candidate is a pair of neighbours that can become one token.
 type candidate struct {
-	rank, id    int32
-	left, right int
-	end         int // of right, when the candidate was made
+	order uint64 // rank, then place of the left one: the least is merged first
+	id    int32  // of the token
+	end   int32  // of the right one; if it has another now, the candidate is stale
 }
 
-// before says which of two candidates is merged first: the one of lower rank,
-// and of equal ranks the leftmost.
-func (a candidate) before(b candidate) bool {
-	return a.rank < b.rank || a.rank == b.rank && a.left < b.left
-}
-
-// A merger joins neighbouring symbols, best pair first, until no pair is left
-// that makes a token. With n symbols it takes O(n log n) steps. Its memory is
-// kept from one text to the next.
+// A merger joins neighbouring symbols, the pair of the lowest rank first and
+// of equal ranks the leftmost, until no pair is left that makes a token. With
+// n symbols it takes O(n log n) steps. Its memory is kept from one piece to
+// the next.
 type merger struct {
 	symbols []symbol
-	queue   []candidate // a heap ordered by before
+	queue   []candidate // a heap, the least order first
 
 	// join returns the token that two neighbours make, and its rank; none if
 	// they make none.
 	join func(left, right *symbol) (rank, id int32)
 }
 
-// add appends the symbol text[start:end].
+// add appends the symbol piece[start:end].
 func (m *merger) add(id int32, start, end int) {
-	n := len(m.symbols)
+	n := int32(len(m.symbols))
 	if n > 0 {
 		m.symbols[n-1].next = n
 	}
-	m.symbols = append(m.symbols, symbol{id: id, start: start, end: end, prev: n - 1, next: -1})
+	m.symbols = append(m.symbols, symbol{id, int32(start), int32(end), n - 1, -1})
 }
 
 // run merges the symbols. What is left is the list that starts at symbol 0.
 func (m *merger) run() {
 	m.queue = m.queue[:0]
 	for i := 1; i < len(m.symbols); i++ {
-		m.propose(i-1, i)
+		m.propose(int32(i-1), int32(i))
 	}
 	for len(m.queue) > 0 {
 		c := m.pop()
-		left, right := &m.symbols[c.left], &m.symbols[c.right]
-		// A symbol grows only over the one after it, which is then empty.
-		if left.end != right.start || right.end != c.end {
+		at := int32(uint32(c.order))
+		left := &m.symbols[at]
+		// Symbols grow only over the one after them, so if the next one ends
+		// where it did, both are what they were.
+		if left.next < 0 || m.symbols[left.next].end != c.end {
 			continue
 		}
+		right := &m.symbols[left.next]
 		left.id, left.end, left.next = c.id, right.end, right.next
-		right.end = right.start
+		right.next = merged
 		if left.next >= 0 {
-			m.symbols[left.next].prev = c.left
-			m.propose(c.left, left.next)
+			m.symbols[left.next].prev = at
+			m.propose(at, left.next)
 		}
 		if left.prev >= 0 {
-			m.propose(left.prev, c.left)
+			m.propose(left.prev, at)
 		}
 	}
 }
 
-func (m *merger) propose(left, right int) {
-	l, r := &m.symbols[left], &m.symbols[right]
-	if rank, id := m.join(l, r); id != none {
-		m.push(candidate{rank, id, left, right, r.end})
+func (m *merger) propose(left, right int32) {
+	r := &m.symbols[right]
+	if rank, id := m.join(&m.symbols[left], r); id != none {
+		m.push(candidate{uint64(rank)<<32 | uint64(left), id, r.end})
 	}
 }
 
@@ -80,7 +82,7 @@ func (m *merger) push(c candidate) {
 	i := len(q) - 1
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !c.before(q[parent]) {
+		if q[parent].order <= c.order {
 			break
 		}
 		q[i] = q[parent]
@@ -91,25 +93,24 @@ func (m *merger) push(c candidate) {
 }
 
 func (m *merger) pop() candidate {
-	q := m.queue
-	top, c := q[0], q[len(q)-1]
-	q = q[:len(q)-1]
+	n := len(m.queue) - 1
+	top, c, q := m.queue[0], m.queue[n], m.queue[:n]
 	i := 0
 	for {
 		child := 2*i + 1
-		if child >= len(q) {
+		if child >= n {
 			break
 		}
-		if child+1 < len(q) && q[child+1].before(q[child]) {
+		if child+1 < n && q[child+1].order < q[child].order {
 			child++
 		}
-		if !q[child].before(c) {
+		if q[child].order >= c.order {
 			break
 		}
 		q[i] = q[child]
 		i = child
 	}
-	if len(q) > 0 {
+	if n > 0 {
 		q[i] = c
 	}
 	m.queue = q

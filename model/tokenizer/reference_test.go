@@ -50,7 +50,7 @@ func reference(t testing.TB, name string) *tokenizer.Tokenizer {
 	return tok
 }
 
-var vocabularies = []string{"llama-spm"}
+var vocabularies = []string{"llama-spm", "gpt-2", "llama-bpe", "deepseek-llm", "starcoder"}
 
 // The texts that llama.cpp ships with each vocabulary; their ids come from the
 // models' own tokenizers.

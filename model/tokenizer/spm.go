@@ -94,14 +94,20 @@ func (s *spm) encode(dst []int32, text string, first bool) []int32 {
 	if first && s.prefix {
 		text = space + text
 	}
-	var m merger
-	for len(text) > 0 {
-		n := len(text)
-		if s.words {
-			n = wordEnd(text)
+	var word string
+	m := merger{join: func(left, right *symbol) (rank, id int32) {
+		if id = s.id(word[left.start:right.end]); id == none {
+			return 0, none
 		}
-		dst = s.word(dst, text[:n], &m)
-		text = text[n:]
+		return s.ranks[id], id
+	}}
+	for len(text) > 0 {
+		n := min(len(text), maxPiece)
+		if s.words {
+			n = min(wordEnd(text), n)
+		}
+		word, text = text[:n], text[n:]
+		dst = s.word(dst, word, &m)
 	}
 	return dst
 }
@@ -122,14 +128,8 @@ func (s *spm) word(dst []int32, word string, m *merger) []int32 {
 		m.add(s.id(word[i:i+n]), i, i+n)
 		i += n
 	}
-	m.join = func(left, right *symbol) (rank, id int32) {
-		if id = s.id(word[left.start:right.end]); id == none {
-			return 0, none
-		}
-		return s.ranks[id], id
-	}
 	m.run()
-	for i := 0; i >= 0; i = m.symbols[i].next {
+	for i := int32(0); i >= 0; i = m.symbols[i].next {
 		y := &m.symbols[i]
 		if y.id != none {
 			dst = append(dst, y.id)

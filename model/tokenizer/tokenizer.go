@@ -57,8 +57,10 @@ func New(m *gguf.Metadata) (*Tokenizer, error) {
 	switch model {
 	case "llama":
 		t.kind, err = newSPM(m, v)
+	case "gpt2":
+		t.kind, err = newBPE(m, v)
 	default:
-		return nil, fmt.Errorf("%w: metadata %q: %q (supported: llama)", ErrUnsupported, key, model)
+		return nil, fmt.Errorf("%w: metadata %q: %q (supported: gpt2, llama)", ErrUnsupported, key, model)
 	}
 	if err != nil {
 		return nil, err

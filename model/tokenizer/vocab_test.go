@@ -110,7 +110,7 @@ func TestUnsupportedModel(t *testing.T) {
 	_, err := tokenizer.New(m)
 	require.ErrorIs(t, err, tokenizer.ErrUnsupported)
 	require.ErrorContains(t, err, `"t5"`)
-	require.ErrorContains(t, err, "llama")
+	require.ErrorContains(t, err, "gpt2, llama")
 }
 
 func TestMissingIDs(t *testing.T) {
