@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as if SIGINT had killed the program
+)
+
+// run executes the command line args and returns the exit code. Everything
+// that it has started has ended by then, but for a read of stdin that the end
+// of ctx has overtaken.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:   "pipectl",
+		Short: "Run language models that are larger than memory",
+		Long: `pipectl runs language models that are larger than memory. It streams the
+weights from storage, block by block, while the previous block is computed.
+Without -m it runs a small model that is built in.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
+		Example: `  pipectl run
+  pipectl run -m model.gguf -p "The three laws of thermodynamics are"`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	began := false // what fails before a command begins is wrong usage
+	for _, c := range []*cobra.Command{newRun(), newLogits(), newTokenize(), newVersion()} {
+		act := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			began = true
+			return act(cmd, args)
+		}
+		c.Flags().SortFlags = false
+		root.AddCommand(c)
+	}
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE):
+		return exitOK // whoever read our output has had enough
+	case !began || errors.As(err, &usage):
+		report(stderr, err, fmt.Sprintf("%s -h shows what it takes", cmd.CommandPath()))
+		return exitUsage
+	case ctx.Err() != nil:
+		report(stderr, errors.New("interrupted"), "")
+		return exitInterrupted
+	default:
+		report(stderr, err, "")
+		return exitFailed
+	}
+}
+
+// report writes err and what to do about it, unless it says so itself.
+func report(w io.Writer, err error, hint string) {
+	fmt.Fprintf(w, "pipectl: %s\n", strings.TrimSpace(err.Error()))
+	var h hintedError
+	if errors.As(err, &h) {
+		hint = h.hint
+	}
+	if hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", hint)
+	}
+}
+
+// noArgs refuses operands with a hint where their content belongs.
+func noArgs(hint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return hintedError{fmt.Errorf("unexpected argument %q", args[0]), hint}
+	}
+}
+
+// readAll reads r to its end. A read cannot be interrupted: when ctx ends first,
+// it is left behind.
+func readAll(ctx context.Context, r io.Reader) (string, error) {
+	var text []byte
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		text, err = io.ReadAll(r)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("standard input: %w", err)
+	}
+	return string(text), nil
+}
+
+// writeJSON writes v as one line.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

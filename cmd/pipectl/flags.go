@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/model/demo"
+	"github.com/layerpipe/layerpipe/pipeline"
+)
+
+// modelFlag is the choice of a model: a file, or "" for the one built in.
+type modelFlag string
+
+func (m *modelFlag) add(cmd *cobra.Command) {
+	addParsed(cmd.Flags(), m, "model", "m", "GGUF `FILE` of the model (default the demo model that is built in)", func(s string) (modelFlag, error) {
+		if s == "" {
+			return "", errors.New("no file name")
+		}
+		return modelFlag(s), nil
+	})
+	_ = cmd.MarkFlagFilename("model", "gguf") // fails for unknown flags alone
+}
+
+// name is how statistics call the model.
+func (m modelFlag) name() string {
+	if m == "" {
+		return "demo"
+	}
+	return string(m)
+}
+
+// file returns the path of the model's file. release must be called when the
+// file is closed again.
+func (m modelFlag) file() (path string, release func() error, err error) {
+	if m == "" {
+		return demo.WriteTemp()
+	}
+	return string(m), func() error { return nil }, nil
+}
+
+// engineFlags are what can be set about an engine.
+type engineFlags struct {
+	model                     modelFlag
+	buffers, threads, context int // 0: not given
+	noAsync, mmap             bool
+	kv                        compute.KVType // "": not given
+}
+
+func (f *engineFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.model.add(cmd)
+	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load (default 2)", atLeast(1))
+	flags.BoolVar(&f.noAsync, "no-async", false, "read and compute in turns, with one slot")
+	flags.BoolVar(&f.mmap, "mmap", false, "copy blocks from a mapping of the file instead of reading them")
+	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", atLeast(1))
+	addParsed(flags, &f.context, "ctx", "", "room for `N` tokens, prompt and text (default what the model was made for, at most 4096)", atLeast(1))
+	addParsed(flags, &f.kv, "kv", "", "number `FORMAT` of the KV cache, f16 or f32 (default f16)", func(s string) (compute.KVType, error) {
+		if kv := compute.KVType(s); kv == compute.KVF16 || kv == compute.KVF32 {
+			return kv, nil
+		}
+		return "", fmt.Errorf("must be %s or %s", compute.KVF16, compute.KVF32)
+	})
+	_ = cmd.RegisterFlagCompletionFunc("kv", cobra.FixedCompletions([]string{string(compute.KVF16), string(compute.KVF32)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// options returns the engine's options. Flags that contradict each other are a
+// [usageError].
+func (f *engineFlags) options() ([]pipeline.Option, error) {
+	switch {
+	case f.noAsync && f.buffers > 1:
+		return nil, usagef("--no-async has one slot, it contradicts --buffers %d", f.buffers)
+	case f.noAsync && f.mmap:
+		return nil, usagef("--no-async contradicts --mmap")
+	}
+	var options []pipeline.Option
+	if f.noAsync {
+		options = append(options, pipeline.WithBuffers(1))
+	}
+	if f.buffers > 0 {
+		options = append(options, pipeline.WithBuffers(f.buffers))
+	}
+	if f.mmap {
+		options = append(options, pipeline.WithBackend(pipeline.Mmap))
+	}
+	if f.threads > 0 {
+		options = append(options, pipeline.WithThreads(f.threads))
+	}
+	if f.context > 0 {
+		options = append(options, pipeline.WithContext(f.context))
+	}
+	if f.kv != "" {
+		options = append(options, pipeline.WithKV(f.kv))
+	}
+	return options, nil
+}
+
+// use opens the engine, calls do, and closes the engine again.
+func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Option) (err error) {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	path, release, err := f.model.file()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	engine, err := pipeline.Open(path, append(options, more...)...)
+	if err != nil {
+		return withHint(err, openHints)
+	}
+	err = withHint(do(engine), passHints)
+	if closed := engine.Close(); err == nil {
+		err = closed // an engine that failed has told do already
+	}
+	return err
+}
+
+// parsed is a flag whose values a function parses.
+type parsed[T any] struct {
+	to    *T
+	parse func(string) (T, error)
+}
+
+// addParsed adds a flag that is set to what parse makes of its value. What
+// parse refuses is wrong usage. The flag's default is the value of to; usage
+// has to tell it.
+func addParsed[T any](flags *pflag.FlagSet, to *T, name, short, usage string, parse func(string) (T, error)) {
+	flags.VarPF(parsed[T]{to, parse}, name, short, usage).DefValue = ""
+}
+
+func (p parsed[T]) String() string { return fmt.Sprint(*p.to) }
+func (p parsed[T]) Type() string   { return "value" }
+func (p parsed[T]) Set(s string) error {
+	v, err := p.parse(s)
+	if err == nil {
+		*p.to = v
+	}
+	return err
+}
+
+// atLeast parses integers from least on.
+func atLeast(least int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return 0, strconv.ErrRange
+		case err != nil:
+			return 0, errors.New("not an integer")
+		case n < least:
+			return 0, fmt.Errorf("must be at least %d", least)
+		}
+		return n, nil
+	}
+}
+
+// parseIDs parses token ids that are separated by white space or commas.
+func parseIDs(s string) ([]int32, error) {
+	var ids []int32
+	for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		id, err := strconv.ParseUint(f, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("token %q: not a token's number", f)
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+// checkIDs returns a [usageError] for the first of ids that is not in a
+// vocabulary of n tokens.
+func checkIDs(ids []int32, n int) error {
+	for _, id := range ids {
+		if int(id) >= n {
+			return usagef("token %d: the model has tokens 0 to %d", id, n-1)
+		}
+	}
+	return nil
+}

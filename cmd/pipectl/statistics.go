@@ -1,0 +1,52 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/layerpipe/layerpipe/pipeline"
+)
+
+// A runReport is what pipectl run --json writes.
+type runReport struct {
+	Model string `json:"model"`
+	Seed  uint64 `json:"seed"`
+	pipeline.GenStats
+}
+
+// write writes the statistics for people. A greedy run has no use for the seed.
+func (r *runReport) write(w io.Writer, greedy bool) {
+	if isTerminal(w) {
+		fmt.Fprintln(w)
+	}
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s"+format+"\n", append([]any{label}, args...)...)
+	}
+	known := func(x float64, s string) string { // rates are 0 where there was nothing to measure
+		if x == 0 {
+			return "-"
+		}
+		return s
+	}
+	line("prompt", "%d tokens, %s to the first token", r.PromptTokens, known(r.FirstTokenSeconds, duration(r.FirstTokenSeconds)))
+	line("generated", "%d tokens, %s tokens/s, %s", r.GeneratedTokens, known(r.TokensPerSecond, count(r.TokensPerSecond)), cmp.Or(stopReasons[r.StopReason], r.StopReason))
+	line("prefetch", "%d hits, %d misses, stalled for %s (%.1f %%)", r.PrefetchHits, r.PrefetchMisses, duration(r.StallSeconds), 100*r.StallShare)
+	line("read", "%s in %d passes, %s (%s, buffers: %d)", size(r.BytesRead), r.Passes, known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), r.Backend, r.Buffers)
+	line("memory", "%s at the peak", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)))
+	line("limited by", "%s", r.Limiter)
+	if greedy {
+		line("seed", "none, greedy")
+	} else {
+		line("seed", "%d", r.Seed)
+	}
+}
+
+// stopReasons says in words why a generation ended.
+var stopReasons = map[string]string{
+	"end":       "to the end of the text",
+	"length":    "as many as -n allows",
+	"context":   "until the context was full (--ctx)",
+	"cancelled": "then stopped",
+	"error":     "then failed",
+}
