@@ -2,6 +2,7 @@ package dequant_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -36,16 +37,7 @@ func checkReferences(t *testing.T, dir string) {
 			require.Contains(t, byName, prefix)
 			src, err := os.ReadFile(file)
 			require.NoError(t, err)
-			want, err := os.ReadFile(strings.TrimSuffix(file, ".raw.bin") + ".f32.bin")
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, len(want), 4*1024)
-
-			got := make([]float32, len(want)/4)
-			require.NoError(t, dequant.Float32(byName[prefix], got, src))
-			for i, v := range got {
-				w := binary.LittleEndian.Uint32(want[4*i:])
-				require.Equal(t, w, math.Float32bits(v), "value %d: got %v, want %v", i, v, math.Float32frombits(w))
-			}
+			requireExpands(t, byName[prefix], src, strings.TrimSuffix(file, ".raw.bin")+".f32.bin")
 		})
 		seen[prefix] = true
 	}
@@ -54,21 +46,69 @@ func checkReferences(t *testing.T, dir string) {
 	}
 }
 
+// requireExpands demands that the blocks in src expand to the little-endian
+// float32 values in the file want, as bits.
+func requireExpands(t *testing.T, typ gguf.Type, src []byte, want string) {
+	t.Helper()
+	b, err := os.ReadFile(want)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(b), 4*1024, want)
+	got := make([]float32, len(b)/4)
+	require.NoError(t, dequant.Float32(typ, got, src))
+	for i, v := range got {
+		w := binary.LittleEndian.Uint32(b[4*i:])
+		require.Equal(t, w, math.Float32bits(v), "value %d: got %v, want %v", i, v, math.Float32frombits(w))
+	}
+}
+
 // testdata holds 8 rows of 256 values of each type, made of random bytes with
 // sane scales, and the values that ggml gives for them.
 func TestFloat32(t *testing.T) { checkReferences(t, "testdata") }
 
-// The full references also have blocks that ggml quantized itself.
-func TestFloat32AllReferences(t *testing.T) {
+// references returns the directory of the full reference data, or skips.
+func references(t *testing.T) string {
+	t.Helper()
 	root := os.Getenv("LAYERPIPE_REFS")
 	if root == "" {
 		root = "../../shared/refs"
 	}
-	dir := filepath.Join(root, "dequant", "types")
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(filepath.Join(root, "dequant")); err != nil {
 		t.Skipf("no reference data (set LAYERPIPE_REFS): %v", err)
 	}
-	checkReferences(t, dir)
+	return root
+}
+
+// The full references also have blocks that ggml quantized itself.
+func TestFloat32AllReferences(t *testing.T) {
+	checkReferences(t, filepath.Join(references(t), "dequant", "types"))
+}
+
+// Rows of whole model files, found through their headers.
+func TestFloat32ModelFiles(t *testing.T) {
+	root := references(t)
+	var index struct {
+		Files []struct {
+			File, Tensor, Bin string
+			Rows, Cols        int
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(root, "dequant", "index.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &index))
+	require.NotEmpty(t, index.Files)
+	for _, ref := range index.Files {
+		t.Run(ref.File+"/"+ref.Tensor, func(t *testing.T) {
+			path := filepath.Join(root, "models", ref.File)
+			f, err := gguf.Open(path)
+			require.NoError(t, err)
+			tensor, ok := f.Tensor(ref.Tensor)
+			require.True(t, ok)
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			src := data[tensor.Offset:][:tensor.Type.RowBytes(ref.Rows*ref.Cols)]
+			requireExpands(t, tensor.Type, src, filepath.Join(root, "dequant", ref.Bin))
+		})
+	}
 }
 
 func TestFloat32CopiesF32(t *testing.T) {
