@@ -14,7 +14,7 @@ const maxBlock = 210
 // are faster from layout [Panels] than from [Rows] by more than it costs to
 // interleave the matrix once.
 func PanelLayout(t gguf.Type, rows, cols int) bool {
-	return false
+	return fast[t].interleave != nil && rows >= 8
 }
 
 // Interleave turns a matrix of layout [Rows] in src into one of layout [Panels]
@@ -44,7 +44,7 @@ func Interleave(t gguf.Type, rows, cols int, dst, src []byte) {
 //go:noinline
 func interleave(t gguf.Type, nb int, dst, src []byte) {
 	if k := &fast[t]; k.interleave != nil {
-		k.interleave(nb, &dst[0], &src[0], 0, nb*t.BlockBytes())
+		k.interleave(nb, &dst[0], &src[0], nb*t.BlockBytes())
 		return
 	}
 	interleaveGeneric(familyOf(t), t.BlockBytes(), nb, dst, src)

@@ -4,45 +4,41 @@
 
 #include "textflag.h"
 
-// func interleaveQ4_0(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ4_0(SB), NOSPLIT, $0-40
+// func interleaveQ4_0(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ4_0(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
 	VBROADCASTI128 2(DX), Y0
-	VINSERTI128    $0x01, 2(R8), Y0, Y0
-	VBROADCASTI128 2(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 2(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 2(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 2(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 2(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 2(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 2(DI), Y0, Y0
+	VBROADCASTI128 2(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 2(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 2(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 2(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 2(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 2(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -56,85 +52,86 @@ loop:
 	VMOVDQU        Y2, 80(CX)
 	VMOVDQU        Y3, 112(CX)
 	ADDQ           $0x00000090, CX
-	ADDQ           $0x00000090, BX
 	ADDQ           $0x00000012, DX
-	ADDQ           $0x00000012, R8
+	ADDQ           $0x00000012, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ4_0x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_0x1(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_0x1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 	VMOVDQU vec0<>+0(SB), Y1
 
 loop:
 	VMOVDQU      16(CX), Y2
 	VPAND        Y1, Y2, Y2
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      16(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      48(CX), Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      48(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      80(CX), Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      112(CX), Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      112(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 40(DX), Y3
+	VPBROADCASTD 40(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     vec1<>+0(SB), Y2, Y2
 	VCVTPH2PS    (CX), Y3
 	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 32(DX), Y4
+	VBROADCASTSS 32(BX), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y4, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000090, DX
 	ADDQ         $0x00000090, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
@@ -158,265 +155,270 @@ DATA vec1<>+24(SB)/4, $0x00010001
 DATA vec1<>+28(SB)/4, $0x00010001
 GLOBL vec1<>(SB), RODATA|NOPTR, $32
 
-// func mulQ4_0x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_0x2(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_0x2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 	VMOVDQU vec0<>+0(SB), Y2
 
 loop:
 	VMOVDQU      16(CX), Y4
 	VPAND        Y2, Y4, Y4
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      16(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 16(DX), Y6
+	VPBROADCASTD 16(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 64(DX), Y6
+	VPBROADCASTD 64(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      48(CX), Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 4(DX), Y6
+	VPBROADCASTD 4(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      48(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      80(CX), Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 8(DX), Y6
+	VPBROADCASTD 8(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      80(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      112(CX), Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 12(DX), Y6
+	VPBROADCASTD 12(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      112(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 40(DX), Y5
+	VPBROADCASTD 40(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 88(DX), Y5
+	VPBROADCASTD 88(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     vec1<>+0(SB), Y3, Y3
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VCVTPH2PS    (CX), Y5
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y6
+	VBROADCASTSS 32(BX), Y6
 	VMULPS       Y5, Y6, Y6
 	VMULPS       Y6, Y3, Y3
 	VADDPS       Y3, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 80(DX), Y3
+	VBROADCASTSS 80(BX), Y3
 	VMULPS       Y5, Y3, Y3
 	VMULPS       Y3, Y4, Y4
 	VADDPS       Y4, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000090, DX
 	ADDQ         $0x00000090, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulQ4_0x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_0x3(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_0x3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 	VMOVDQU vec0<>+0(SB), Y3
 
 loop:
 	VMOVDQU      16(CX), Y6
 	VPAND        Y3, Y6, Y6
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 96(DX), Y7
+	VPBROADCASTD 96(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      16(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 16(DX), Y8
+	VPBROADCASTD 16(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 64(DX), Y8
+	VPBROADCASTD 64(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 112(DX), Y8
+	VPBROADCASTD 112(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      48(CX), Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 4(DX), Y8
+	VPBROADCASTD 4(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      48(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      80(CX), Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 8(DX), Y8
+	VPBROADCASTD 8(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      80(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      112(CX), Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 12(DX), Y8
+	VPBROADCASTD 12(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      112(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 40(DX), Y7
+	VPBROADCASTD 40(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 88(DX), Y7
+	VPBROADCASTD 88(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 136(DX), Y7
+	VPBROADCASTD 136(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPMADDWD     vec1<>+0(SB), Y5, Y5
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VCVTPH2PS    (CX), Y7
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 32(DX), Y8
+	VBROADCASTSS 32(BX), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y0, Y0
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 80(DX), Y4
+	VBROADCASTSS 80(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y5, Y5
 	VADDPS       Y5, Y1, Y1
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 128(DX), Y4
+	VBROADCASTSS 128(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y6, Y6
 	VADDPS       Y6, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
-	ADDQ         $0x00000090, CX
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, CX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulQ4_0x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ4_0x4(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_0x4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -582,61 +584,57 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ4_1(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ4_1(SB), NOSPLIT, $0-40
+// func interleaveQ4_1(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ4_1(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
-	MOVWLZX        2(DX), R9
-	MOVW           R9, 16(CX)
-	MOVWLZX        2(DX)(SI*1), R9
-	MOVW           R9, 18(CX)
-	MOVWLZX        2(DX)(SI*2), R9
-	MOVW           R9, 20(CX)
-	MOVWLZX        2(DX)(DI*1), R9
-	MOVW           R9, 22(CX)
-	MOVWLZX        2(R8), R9
-	MOVW           R9, 24(CX)
-	MOVWLZX        2(R8)(SI*1), R9
-	MOVW           R9, 26(CX)
-	MOVWLZX        2(R8)(SI*2), R9
-	MOVW           R9, 28(CX)
-	MOVWLZX        2(R8)(DI*1), R9
-	MOVW           R9, 30(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
+	MOVWLZX        2(DX), R8
+	MOVW           R8, 16(CX)
+	MOVWLZX        2(DX)(BX*1), R8
+	MOVW           R8, 18(CX)
+	MOVWLZX        2(DX)(BX*2), R8
+	MOVW           R8, 20(CX)
+	MOVWLZX        2(DX)(SI*1), R8
+	MOVW           R8, 22(CX)
+	MOVWLZX        2(DI), R8
+	MOVW           R8, 24(CX)
+	MOVWLZX        2(DI)(BX*1), R8
+	MOVW           R8, 26(CX)
+	MOVWLZX        2(DI)(BX*2), R8
+	MOVW           R8, 28(CX)
+	MOVWLZX        2(DI)(SI*1), R8
+	MOVW           R8, 30(CX)
 	VBROADCASTI128 4(DX), Y0
-	VINSERTI128    $0x01, 4(R8), Y0, Y0
-	VBROADCASTI128 4(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 4(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 4(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 4(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 4(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 4(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 4(DI), Y0, Y0
+	VBROADCASTI128 4(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 4(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 4(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 4(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 4(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 4(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -650,168 +648,170 @@ loop:
 	VMOVDQU        Y2, 96(CX)
 	VMOVDQU        Y3, 128(CX)
 	ADDQ           $0x000000a0, CX
-	ADDQ           $0x000000a0, BX
 	ADDQ           $0x00000014, DX
-	ADDQ           $0x00000014, R8
+	ADDQ           $0x00000014, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ4_1x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_1x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_1x1(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_1x1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 	VMOVDQU vec0<>+0(SB), Y1
 
 loop:
 	VMOVDQU      32(CX), Y2
 	VPAND        Y1, Y2, Y2
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      32(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      64(CX), Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      64(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      96(CX), Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      96(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      128(CX), Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      128(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y1, Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     vec1<>+0(SB), Y2, Y2
 	VCVTPH2PS    (CX), Y3
 	VCVTPH2PS    16(CX), Y4
 	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 32(DX), Y5
+	VBROADCASTSS 32(BX), Y5
 	VMULPS       Y3, Y5, Y5
 	VMULPS       Y5, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	VBROADCASTSS 36(DX), Y2
+	VBROADCASTSS 36(BX), Y2
 	VMULPS       Y4, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000a0, DX
 	ADDQ         $0x000000a0, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
-// func mulQ4_1x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_1x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_1x2(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_1x2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 	VMOVDQU vec0<>+0(SB), Y2
 
 loop:
 	VMOVDQU      32(CX), Y4
 	VPAND        Y2, Y4, Y4
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      32(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 16(DX), Y6
+	VPBROADCASTD 16(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 64(DX), Y6
+	VPBROADCASTD 64(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      64(CX), Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 4(DX), Y6
+	VPBROADCASTD 4(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      64(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      96(CX), Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 8(DX), Y6
+	VPBROADCASTD 8(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      96(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      128(CX), Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 12(DX), Y6
+	VPBROADCASTD 12(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      128(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y2, Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     vec1<>+0(SB), Y3, Y3
@@ -819,135 +819,137 @@ loop:
 	VCVTPH2PS    (CX), Y5
 	VCVTPH2PS    16(CX), Y6
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y7
+	VBROADCASTSS 32(BX), Y7
 	VMULPS       Y5, Y7, Y7
 	VMULPS       Y7, Y3, Y3
 	VADDPS       Y3, Y0, Y0
-	VBROADCASTSS 36(DX), Y3
+	VBROADCASTSS 36(BX), Y3
 	VMULPS       Y6, Y3, Y3
 	VADDPS       Y3, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 80(DX), Y3
+	VBROADCASTSS 80(BX), Y3
 	VMULPS       Y5, Y3, Y3
 	VMULPS       Y3, Y4, Y4
 	VADDPS       Y4, Y1, Y1
-	VBROADCASTSS 84(DX), Y3
+	VBROADCASTSS 84(BX), Y3
 	VMULPS       Y6, Y3, Y3
 	VADDPS       Y3, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000a0, DX
 	ADDQ         $0x000000a0, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulQ4_1x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_1x3(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_1x3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 	VMOVDQU vec0<>+0(SB), Y3
 
 loop:
 	VMOVDQU      32(CX), Y6
 	VPAND        Y3, Y6, Y6
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 96(DX), Y7
+	VPBROADCASTD 96(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      32(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 16(DX), Y8
+	VPBROADCASTD 16(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 64(DX), Y8
+	VPBROADCASTD 64(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 112(DX), Y8
+	VPBROADCASTD 112(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      64(CX), Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 4(DX), Y8
+	VPBROADCASTD 4(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      64(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      96(CX), Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 8(DX), Y8
+	VPBROADCASTD 8(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      96(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      128(CX), Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 12(DX), Y8
+	VPBROADCASTD 12(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      128(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        Y3, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
@@ -956,50 +958,52 @@ loop:
 	VCVTPH2PS    (CX), Y7
 	VCVTPH2PS    16(CX), Y8
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 32(DX), Y9
+	VBROADCASTSS 32(BX), Y9
 	VMULPS       Y7, Y9, Y9
 	VMULPS       Y9, Y4, Y4
 	VADDPS       Y4, Y0, Y0
-	VBROADCASTSS 36(DX), Y4
+	VBROADCASTSS 36(BX), Y4
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y0, Y0
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 80(DX), Y4
+	VBROADCASTSS 80(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y5, Y5
 	VADDPS       Y5, Y1, Y1
-	VBROADCASTSS 84(DX), Y4
+	VBROADCASTSS 84(BX), Y4
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y1, Y1
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 128(DX), Y4
+	VBROADCASTSS 128(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y6, Y6
 	VADDPS       Y6, Y2, Y2
-	VBROADCASTSS 132(DX), Y4
+	VBROADCASTSS 132(BX), Y4
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000a0, DX
 	ADDQ         $0x000000a0, CX
-	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulQ4_1x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ4_1x4(SB), NOSPLIT, $0-40
+TEXT ·mulQ4_1x4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -1170,46 +1174,42 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ5_0(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ5_0(SB), NOSPLIT, $0-40
+// func interleaveQ5_0(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ5_0(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
 	VPXOR          Y0, Y0, Y0
 	VMOVD          2(DX), X0
-	VPINSRD        $0x01, 2(DX)(SI*1), X0, X0
-	VPINSRD        $0x02, 2(DX)(SI*2), X0, X0
-	VPINSRD        $0x03, 2(DX)(DI*1), X0, X0
-	VMOVD          2(R8), X1
-	VPINSRD        $0x01, 2(R8)(SI*1), X1, X1
-	VPINSRD        $0x02, 2(R8)(SI*2), X1, X1
-	VPINSRD        $0x03, 2(R8)(DI*1), X1, X1
+	VPINSRD        $0x01, 2(DX)(BX*1), X0, X0
+	VPINSRD        $0x02, 2(DX)(BX*2), X0, X0
+	VPINSRD        $0x03, 2(DX)(SI*1), X0, X0
+	VMOVD          2(DI), X1
+	VPINSRD        $0x01, 2(DI)(BX*1), X1, X1
+	VPINSRD        $0x02, 2(DI)(BX*2), X1, X1
+	VPINSRD        $0x03, 2(DI)(SI*1), X1, X1
 	VINSERTI128    $0x01, X1, Y0, Y0
 	VPSRLD         $0x0e, Y0, Y1
 	VPXOR          Y0, Y1, Y1
@@ -1237,13 +1237,13 @@ loop:
 	VPXOR          Y1, Y0, Y0
 	VMOVDQU        Y0, 16(CX)
 	VBROADCASTI128 6(DX), Y0
-	VINSERTI128    $0x01, 6(R8), Y0, Y0
-	VBROADCASTI128 6(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 6(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 6(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 6(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 6(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 6(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 6(DI), Y0, Y0
+	VBROADCASTI128 6(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 6(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 6(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 6(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 6(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 6(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -1257,9 +1257,8 @@ loop:
 	VMOVDQU        Y2, 112(CX)
 	VMOVDQU        Y3, 144(CX)
 	ADDQ           $0x000000b0, CX
-	ADDQ           $0x000000b0, BX
 	ADDQ           $0x00000016, DX
-	ADDQ           $0x00000016, R8
+	ADDQ           $0x00000016, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
@@ -1305,14 +1304,15 @@ DATA vec5<>+24(SB)/4, $0x22222222
 DATA vec5<>+28(SB)/4, $0x22222222
 GLOBL vec5<>(SB), RODATA|NOPTR, $32
 
-// func mulQ5_0x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_0x1(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_0x1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 	VMOVDQU vec0<>+0(SB), Y1
 
 loop:
@@ -1322,7 +1322,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      48(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -1330,7 +1330,7 @@ loop:
 	VMOVDQU      16(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      80(CX), Y3
@@ -1339,7 +1339,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      80(CX), Y3
@@ -1349,7 +1349,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      112(CX), Y3
@@ -1358,7 +1358,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      112(CX), Y3
@@ -1368,7 +1368,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      144(CX), Y3
@@ -1377,7 +1377,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      144(CX), Y3
@@ -1387,27 +1387,28 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 40(DX), Y3
+	VPBROADCASTD 40(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     vec1<>+0(SB), Y2, Y2
 	VCVTPH2PS    (CX), Y3
 	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 32(DX), Y4
+	VBROADCASTSS 32(BX), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y4, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000b0, DX
 	ADDQ         $0x000000b0, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
@@ -1421,17 +1422,18 @@ DATA vec6<>+24(SB)/4, $0x10101010
 DATA vec6<>+28(SB)/4, $0x10101010
 GLOBL vec6<>(SB), RODATA|NOPTR, $32
 
-// func mulQ5_0x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_0x2(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_0x2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 	VMOVDQU vec0<>+0(SB), Y2
 
 loop:
@@ -1441,9 +1443,9 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      48(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -1451,10 +1453,10 @@ loop:
 	VMOVDQU      16(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 16(DX), Y6
+	VPBROADCASTD 16(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 64(DX), Y6
+	VPBROADCASTD 64(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      80(CX), Y5
@@ -1463,10 +1465,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 4(DX), Y6
+	VPBROADCASTD 4(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      80(CX), Y5
@@ -1476,10 +1478,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      112(CX), Y5
@@ -1488,10 +1490,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 8(DX), Y6
+	VPBROADCASTD 8(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      112(CX), Y5
@@ -1501,10 +1503,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      144(CX), Y5
@@ -1513,10 +1515,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 12(DX), Y6
+	VPBROADCASTD 12(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      144(CX), Y5
@@ -1526,55 +1528,57 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 40(DX), Y5
+	VPBROADCASTD 40(BX), Y5
 	VPADDW       Y5, Y3, Y3
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 88(DX), Y5
+	VPBROADCASTD 88(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     vec1<>+0(SB), Y3, Y3
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VCVTPH2PS    (CX), Y5
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y6
+	VBROADCASTSS 32(BX), Y6
 	VMULPS       Y5, Y6, Y6
 	VMULPS       Y6, Y3, Y3
 	VADDPS       Y3, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 80(DX), Y3
+	VBROADCASTSS 80(BX), Y3
 	VMULPS       Y5, Y3, Y3
 	VMULPS       Y3, Y4, Y4
 	VADDPS       Y4, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000b0, DX
 	ADDQ         $0x000000b0, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulQ5_0x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_0x3(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_0x3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 	VMOVDQU vec0<>+0(SB), Y3
 
 loop:
@@ -1584,11 +1588,11 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 96(DX), Y7
+	VPBROADCASTD 96(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      48(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -1596,13 +1600,13 @@ loop:
 	VMOVDQU      16(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 16(DX), Y8
+	VPBROADCASTD 16(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 64(DX), Y8
+	VPBROADCASTD 64(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 112(DX), Y8
+	VPBROADCASTD 112(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      80(CX), Y7
@@ -1611,13 +1615,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 4(DX), Y8
+	VPBROADCASTD 4(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      80(CX), Y7
@@ -1627,13 +1631,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      112(CX), Y7
@@ -1642,13 +1646,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 8(DX), Y8
+	VPBROADCASTD 8(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      112(CX), Y7
@@ -1658,13 +1662,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      144(CX), Y7
@@ -1673,13 +1677,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 12(DX), Y8
+	VPBROADCASTD 12(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      144(CX), Y7
@@ -1689,22 +1693,22 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 40(DX), Y7
+	VPBROADCASTD 40(BX), Y7
 	VPADDW       Y7, Y4, Y4
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 88(DX), Y7
+	VPBROADCASTD 88(BX), Y7
 	VPADDW       Y7, Y5, Y5
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 136(DX), Y7
+	VPBROADCASTD 136(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
@@ -1712,41 +1716,43 @@ loop:
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VCVTPH2PS    (CX), Y7
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 32(DX), Y8
+	VBROADCASTSS 32(BX), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y0, Y0
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 80(DX), Y4
+	VBROADCASTSS 80(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y5, Y5
 	VADDPS       Y5, Y1, Y1
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 128(DX), Y4
+	VBROADCASTSS 128(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y6, Y6
 	VADDPS       Y6, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000b0, DX
 	ADDQ         $0x000000b0, CX
-	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulQ5_0x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ5_0x4(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_0x4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -1947,62 +1953,58 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ5_1(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ5_1(SB), NOSPLIT, $0-40
+// func interleaveQ5_1(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ5_1(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
-	MOVWLZX        2(DX), R9
-	MOVW           R9, 16(CX)
-	MOVWLZX        2(DX)(SI*1), R9
-	MOVW           R9, 18(CX)
-	MOVWLZX        2(DX)(SI*2), R9
-	MOVW           R9, 20(CX)
-	MOVWLZX        2(DX)(DI*1), R9
-	MOVW           R9, 22(CX)
-	MOVWLZX        2(R8), R9
-	MOVW           R9, 24(CX)
-	MOVWLZX        2(R8)(SI*1), R9
-	MOVW           R9, 26(CX)
-	MOVWLZX        2(R8)(SI*2), R9
-	MOVW           R9, 28(CX)
-	MOVWLZX        2(R8)(DI*1), R9
-	MOVW           R9, 30(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
+	MOVWLZX        2(DX), R8
+	MOVW           R8, 16(CX)
+	MOVWLZX        2(DX)(BX*1), R8
+	MOVW           R8, 18(CX)
+	MOVWLZX        2(DX)(BX*2), R8
+	MOVW           R8, 20(CX)
+	MOVWLZX        2(DX)(SI*1), R8
+	MOVW           R8, 22(CX)
+	MOVWLZX        2(DI), R8
+	MOVW           R8, 24(CX)
+	MOVWLZX        2(DI)(BX*1), R8
+	MOVW           R8, 26(CX)
+	MOVWLZX        2(DI)(BX*2), R8
+	MOVW           R8, 28(CX)
+	MOVWLZX        2(DI)(SI*1), R8
+	MOVW           R8, 30(CX)
 	VPXOR          Y0, Y0, Y0
 	VMOVD          4(DX), X0
-	VPINSRD        $0x01, 4(DX)(SI*1), X0, X0
-	VPINSRD        $0x02, 4(DX)(SI*2), X0, X0
-	VPINSRD        $0x03, 4(DX)(DI*1), X0, X0
-	VMOVD          4(R8), X1
-	VPINSRD        $0x01, 4(R8)(SI*1), X1, X1
-	VPINSRD        $0x02, 4(R8)(SI*2), X1, X1
-	VPINSRD        $0x03, 4(R8)(DI*1), X1, X1
+	VPINSRD        $0x01, 4(DX)(BX*1), X0, X0
+	VPINSRD        $0x02, 4(DX)(BX*2), X0, X0
+	VPINSRD        $0x03, 4(DX)(SI*1), X0, X0
+	VMOVD          4(DI), X1
+	VPINSRD        $0x01, 4(DI)(BX*1), X1, X1
+	VPINSRD        $0x02, 4(DI)(BX*2), X1, X1
+	VPINSRD        $0x03, 4(DI)(SI*1), X1, X1
 	VINSERTI128    $0x01, X1, Y0, Y0
 	VPSRLD         $0x0e, Y0, Y1
 	VPXOR          Y0, Y1, Y1
@@ -2030,13 +2032,13 @@ loop:
 	VPXOR          Y1, Y0, Y0
 	VMOVDQU        Y0, 32(CX)
 	VBROADCASTI128 8(DX), Y0
-	VINSERTI128    $0x01, 8(R8), Y0, Y0
-	VBROADCASTI128 8(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 8(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 8(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 8(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 8(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 8(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 8(DI), Y0, Y0
+	VBROADCASTI128 8(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 8(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 8(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 8(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 8(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 8(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -2050,22 +2052,22 @@ loop:
 	VMOVDQU        Y2, 128(CX)
 	VMOVDQU        Y3, 160(CX)
 	ADDQ           $0x000000c0, CX
-	ADDQ           $0x000000c0, BX
 	ADDQ           $0x00000018, DX
-	ADDQ           $0x00000018, R8
+	ADDQ           $0x00000018, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ5_1x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_1x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_1x1(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_1x1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 	VMOVDQU vec0<>+0(SB), Y1
 
 loop:
@@ -2075,7 +2077,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      64(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -2083,7 +2085,7 @@ loop:
 	VMOVDQU      32(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      96(CX), Y3
@@ -2092,7 +2094,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      96(CX), Y3
@@ -2102,7 +2104,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     vec1<>+0(SB), Y2, Y3
@@ -2112,7 +2114,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y2, Y2
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y2, Y2
 	VMOVDQU      128(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
@@ -2121,7 +2123,7 @@ loop:
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec6<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 24(DX), Y5
+	VPBROADCASTD 24(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      160(CX), Y4
@@ -2130,7 +2132,7 @@ loop:
 	VPSLLW       $0x01, Y5, Y5
 	VPAND        vec6<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      160(CX), Y4
@@ -2140,7 +2142,7 @@ loop:
 	VPSRLW       $0x03, Y5, Y5
 	VPAND        vec6<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 28(DX), Y5
+	VPBROADCASTD 28(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VPMADDWD     vec1<>+0(SB), Y2, Y2
@@ -2148,35 +2150,37 @@ loop:
 	VCVTPH2PS    (CX), Y2
 	VCVTPH2PS    16(CX), Y4
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y5
+	VBROADCASTSS 32(BX), Y5
 	VMULPS       Y2, Y5, Y5
 	VMULPS       Y5, Y3, Y3
 	VADDPS       Y3, Y0, Y0
-	VBROADCASTSS 36(DX), Y2
+	VBROADCASTSS 36(BX), Y2
 	VMULPS       Y4, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000c0, DX
 	ADDQ         $0x000000c0, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
-// func mulQ5_1x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_1x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_1x2(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_1x2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 	VMOVDQU vec0<>+0(SB), Y2
 
 loop:
@@ -2186,9 +2190,9 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      64(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -2196,10 +2200,10 @@ loop:
 	VMOVDQU      32(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 16(DX), Y6
+	VPBROADCASTD 16(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 64(DX), Y6
+	VPBROADCASTD 64(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      96(CX), Y5
@@ -2208,10 +2212,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 4(DX), Y6
+	VPBROADCASTD 4(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      96(CX), Y5
@@ -2221,10 +2225,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     vec1<>+0(SB), Y3, Y5
@@ -2235,9 +2239,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 56(DX), Y7
+	VPBROADCASTD 56(BX), Y7
 	VPMADDUBSW   Y7, Y4, Y4
 	VMOVDQU      128(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -2246,10 +2250,10 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y3, Y3
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
 	VMOVDQU      160(CX), Y7
@@ -2258,10 +2262,10 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 12(DX), Y8
+	VPBROADCASTD 12(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y3, Y3
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
 	VMOVDQU      160(CX), Y7
@@ -2271,10 +2275,10 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y3, Y3
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
 	VPMADDWD     vec1<>+0(SB), Y3, Y3
@@ -2284,45 +2288,47 @@ loop:
 	VCVTPH2PS    (CX), Y3
 	VCVTPH2PS    16(CX), Y4
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 32(DX), Y7
+	VBROADCASTSS 32(BX), Y7
 	VMULPS       Y3, Y7, Y7
 	VMULPS       Y7, Y5, Y5
 	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 36(DX), Y5
+	VBROADCASTSS 36(BX), Y5
 	VMULPS       Y4, Y5, Y5
 	VADDPS       Y5, Y0, Y0
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 80(DX), Y5
+	VBROADCASTSS 80(BX), Y5
 	VMULPS       Y3, Y5, Y5
 	VMULPS       Y5, Y6, Y6
 	VADDPS       Y6, Y1, Y1
-	VBROADCASTSS 84(DX), Y3
+	VBROADCASTSS 84(BX), Y3
 	VMULPS       Y4, Y3, Y3
 	VADDPS       Y3, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000c0, DX
 	ADDQ         $0x000000c0, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulQ5_1x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_1x3(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_1x3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 	VMOVDQU vec0<>+0(SB), Y3
 
 loop:
@@ -2332,11 +2338,11 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 96(DX), Y7
+	VPBROADCASTD 96(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      64(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -2344,13 +2350,13 @@ loop:
 	VMOVDQU      32(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 16(DX), Y8
+	VPBROADCASTD 16(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 64(DX), Y8
+	VPBROADCASTD 64(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 112(DX), Y8
+	VPBROADCASTD 112(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      96(CX), Y7
@@ -2359,13 +2365,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 4(DX), Y8
+	VPBROADCASTD 4(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      96(CX), Y7
@@ -2375,13 +2381,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     vec1<>+0(SB), Y4, Y7
@@ -2393,11 +2399,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 56(DX), Y5
+	VPBROADCASTD 56(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 104(DX), Y10
+	VPBROADCASTD 104(BX), Y10
 	VPMADDUBSW   Y10, Y6, Y6
 	VMOVDQU      128(CX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -2406,13 +2412,13 @@ loop:
 	VPSRLW       $0x02, Y11, Y11
 	VPAND        vec6<>+0(SB), Y11, Y11
 	VPOR         Y11, Y10, Y10
-	VPBROADCASTD 24(DX), Y11
+	VPBROADCASTD 24(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y4, Y4
-	VPBROADCASTD 72(DX), Y11
+	VPBROADCASTD 72(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y5, Y5
-	VPBROADCASTD 120(DX), Y11
+	VPBROADCASTD 120(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y6, Y6
 	VMOVDQU      160(CX), Y10
@@ -2421,13 +2427,13 @@ loop:
 	VPSLLW       $0x01, Y11, Y11
 	VPAND        vec6<>+0(SB), Y11, Y11
 	VPOR         Y11, Y10, Y10
-	VPBROADCASTD 12(DX), Y11
+	VPBROADCASTD 12(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y4, Y4
-	VPBROADCASTD 60(DX), Y11
+	VPBROADCASTD 60(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y5, Y5
-	VPBROADCASTD 108(DX), Y11
+	VPBROADCASTD 108(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y6, Y6
 	VMOVDQU      160(CX), Y10
@@ -2437,13 +2443,13 @@ loop:
 	VPSRLW       $0x03, Y11, Y11
 	VPAND        vec6<>+0(SB), Y11, Y11
 	VPOR         Y11, Y10, Y10
-	VPBROADCASTD 28(DX), Y11
+	VPBROADCASTD 28(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y4, Y4
-	VPBROADCASTD 76(DX), Y11
+	VPBROADCASTD 76(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y5, Y5
-	VPBROADCASTD 124(DX), Y11
+	VPBROADCASTD 124(BX), Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPADDW       Y11, Y6, Y6
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
@@ -2455,50 +2461,52 @@ loop:
 	VCVTPH2PS    (CX), Y4
 	VCVTPH2PS    16(CX), Y5
 	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 32(DX), Y6
+	VBROADCASTSS 32(BX), Y6
 	VMULPS       Y4, Y6, Y6
 	VMULPS       Y6, Y7, Y7
 	VADDPS       Y7, Y0, Y0
-	VBROADCASTSS 36(DX), Y6
+	VBROADCASTSS 36(BX), Y6
 	VMULPS       Y5, Y6, Y6
 	VADDPS       Y6, Y0, Y0
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 80(DX), Y6
+	VBROADCASTSS 80(BX), Y6
 	VMULPS       Y4, Y6, Y6
 	VMULPS       Y6, Y8, Y8
 	VADDPS       Y8, Y1, Y1
-	VBROADCASTSS 84(DX), Y6
+	VBROADCASTSS 84(BX), Y6
 	VMULPS       Y5, Y6, Y6
 	VADDPS       Y6, Y1, Y1
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 128(DX), Y6
+	VBROADCASTSS 128(BX), Y6
 	VMULPS       Y4, Y6, Y6
 	VMULPS       Y6, Y9, Y9
 	VADDPS       Y9, Y2, Y2
-	VBROADCASTSS 132(DX), Y4
+	VBROADCASTSS 132(BX), Y4
 	VMULPS       Y5, Y4, Y4
 	VADDPS       Y4, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x000000c0, DX
 	ADDQ         $0x000000c0, CX
-	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulQ5_1x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ5_1x4(SB), NOSPLIT, $0-40
+TEXT ·mulQ5_1x4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -2704,47 +2712,41 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ8_0(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ8_0(SB), NOSPLIT, $0-40
+// func interleaveQ8_0(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ8_0(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
 	VBROADCASTI128 2(DX), Y0
-	VINSERTI128    $0x01, 2(R8), Y0, Y0
-	VBROADCASTI128 2(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 2(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 2(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 2(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 2(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 2(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 2(DI), Y0, Y0
+	VBROADCASTI128 2(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 2(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 2(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 2(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 2(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 2(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -2758,13 +2760,13 @@ loop:
 	VMOVDQU        Y2, 80(CX)
 	VMOVDQU        Y3, 112(CX)
 	VBROADCASTI128 18(DX), Y0
-	VINSERTI128    $0x01, 18(R8), Y0, Y0
-	VBROADCASTI128 18(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 18(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 18(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 18(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 18(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 18(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 18(DI), Y0, Y0
+	VBROADCASTI128 18(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 18(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 18(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 18(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 18(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 18(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -2778,416 +2780,422 @@ loop:
 	VMOVDQU        Y2, 208(CX)
 	VMOVDQU        Y3, 240(CX)
 	ADDQ           $0x00000110, CX
-	ADDQ           $0x00000110, BX
 	ADDQ           $0x00000022, DX
-	ADDQ           $0x00000022, R8
+	ADDQ           $0x00000022, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ8_0x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ8_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ8_0x1(SB), NOSPLIT, $0-40
+TEXT ·mulQ8_0x1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 
 loop:
 	VMOVDQU      16(CX), Y1
 	VPABSB       Y1, Y2
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPSIGNB      Y1, Y3, Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPMADDWD     vec1<>+0(SB), Y3, Y1
 	VMOVDQU      48(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VMOVDQU      80(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VMOVDQU      112(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VMOVDQU      144(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VMOVDQU      176(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VMOVDQU      208(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VMOVDQU      240(CX), Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y1, Y1
 	VCVTPH2PS    (CX), Y2
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS 32(DX), Y3
+	VBROADCASTSS 32(BX), Y3
 	VMULPS       Y2, Y3, Y3
 	VMULPS       Y3, Y1, Y1
 	VADDPS       Y1, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
-	PREFETCHT0   2240(CX)
-	PREFETCHT0   2304(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	PREFETCHT0   192(DX)
+	PREFETCHT0   256(DX)
+	ADDQ         $0x00000110, DX
 	ADDQ         $0x00000110, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
-// func mulQ8_0x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ8_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ8_0x2(SB), NOSPLIT, $0-40
+TEXT ·mulQ8_0x2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 
 loop:
 	VMOVDQU      16(CX), Y3
 	VPABSB       Y3, Y4
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPSIGNB      Y3, Y2, Y2
 	VPMADDUBSW   Y2, Y4, Y2
 	VPMADDWD     vec1<>+0(SB), Y2, Y2
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     vec1<>+0(SB), Y5, Y3
 	VMOVDQU      48(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 4(DX), Y6
+	VPBROADCASTD 4(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VMOVDQU      80(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 8(DX), Y6
+	VPBROADCASTD 8(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VMOVDQU      112(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 12(DX), Y6
+	VPBROADCASTD 12(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VMOVDQU      144(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 16(DX), Y6
+	VPBROADCASTD 16(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 64(DX), Y6
+	VPBROADCASTD 64(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VMOVDQU      176(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VMOVDQU      208(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VMOVDQU      240(CX), Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	VCVTPH2PS    (CX), Y4
 	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 32(DX), Y5
+	VBROADCASTSS 32(BX), Y5
 	VMULPS       Y4, Y5, Y5
 	VMULPS       Y5, Y2, Y2
 	VADDPS       Y2, Y0, Y0
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 80(DX), Y2
+	VBROADCASTSS 80(BX), Y2
 	VMULPS       Y4, Y2, Y2
 	VMULPS       Y2, Y3, Y3
 	VADDPS       Y3, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
-	PREFETCHT0   2240(CX)
-	PREFETCHT0   2304(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	PREFETCHT0   192(DX)
+	PREFETCHT0   256(DX)
+	ADDQ         $0x00000110, DX
 	ADDQ         $0x00000110, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulQ8_0x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ8_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ8_0x3(SB), NOSPLIT, $0-40
+TEXT ·mulQ8_0x3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 
 loop:
 	VMOVDQU      16(CX), Y5
 	VPABSB       Y5, Y6
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPSIGNB      Y5, Y3, Y3
 	VPMADDUBSW   Y3, Y6, Y3
 	VPMADDWD     vec1<>+0(SB), Y3, Y3
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPSIGNB      Y5, Y4, Y4
 	VPMADDUBSW   Y4, Y6, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
-	VPBROADCASTD 96(DX), Y7
+	VPBROADCASTD 96(BX), Y7
 	VPSIGNB      Y5, Y7, Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPMADDWD     vec1<>+0(SB), Y7, Y5
 	VMOVDQU      48(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 4(DX), Y8
+	VPBROADCASTD 4(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VMOVDQU      80(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 8(DX), Y8
+	VPBROADCASTD 8(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VMOVDQU      112(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 12(DX), Y8
+	VPBROADCASTD 12(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VMOVDQU      144(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 16(DX), Y8
+	VPBROADCASTD 16(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 64(DX), Y8
+	VPBROADCASTD 64(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 112(DX), Y8
+	VPBROADCASTD 112(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VMOVDQU      176(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VMOVDQU      208(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VMOVDQU      240(CX), Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y4, Y4
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	VCVTPH2PS    (CX), Y6
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y7
+	VBROADCASTSS 32(BX), Y7
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y7, Y3, Y3
 	VADDPS       Y3, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 80(DX), Y3
+	VBROADCASTSS 80(BX), Y3
 	VMULPS       Y6, Y3, Y3
 	VMULPS       Y3, Y4, Y4
 	VADDPS       Y4, Y1, Y1
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 128(DX), Y3
+	VBROADCASTSS 128(BX), Y3
 	VMULPS       Y6, Y3, Y3
 	VMULPS       Y3, Y5, Y5
 	VADDPS       Y5, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
-	PREFETCHT0   2240(CX)
-	PREFETCHT0   2304(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	PREFETCHT0   192(DX)
+	PREFETCHT0   256(DX)
+	ADDQ         $0x00000110, DX
 	ADDQ         $0x00000110, CX
-	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulQ8_0x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ8_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ8_0x4(SB), NOSPLIT, $0-40
+TEXT ·mulQ8_0x4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -3400,45 +3408,41 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveIQ4_NL(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveIQ4_NL(SB), NOSPLIT, $0-40
+// func interleaveIQ4_NL(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveIQ4_NL(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
 	VBROADCASTI128 2(DX), Y0
-	VINSERTI128    $0x01, 2(R8), Y0, Y0
-	VBROADCASTI128 2(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 2(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 2(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 2(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 2(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 2(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 2(DI), Y0, Y0
+	VBROADCASTI128 2(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 2(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 2(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 2(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 2(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 2(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -3452,22 +3456,22 @@ loop:
 	VMOVDQU        Y2, 80(CX)
 	VMOVDQU        Y3, 112(CX)
 	ADDQ           $0x00000090, CX
-	ADDQ           $0x00000090, BX
 	ADDQ           $0x00000012, DX
-	ADDQ           $0x00000012, R8
+	ADDQ           $0x00000012, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulIQ4_NLx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_NLx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulIQ4_NLx1(SB), NOSPLIT, $0-40
+TEXT ·mulIQ4_NLx1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 	VMOVDQU vec0<>+0(SB), Y1
 
 loop:
@@ -3476,7 +3480,7 @@ loop:
 	VPAND        Y1, Y2, Y2
 	VPSHUFB      Y2, Y3, Y2
 	VPABSB       Y2, Y4
-	VPBROADCASTD (DX), Y5
+	VPBROADCASTD (BX), Y5
 	VPSIGNB      Y2, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     vec1<>+0(SB), Y5, Y2
@@ -3485,7 +3489,7 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 16(DX), Y6
+	VPBROADCASTD 16(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
@@ -3494,7 +3498,7 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 4(DX), Y6
+	VPBROADCASTD 4(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
@@ -3504,7 +3508,7 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
@@ -3513,7 +3517,7 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 8(DX), Y6
+	VPBROADCASTD 8(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
@@ -3523,7 +3527,7 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
@@ -3532,7 +3536,7 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 12(DX), Y6
+	VPBROADCASTD 12(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPMADDWD     vec1<>+0(SB), Y6, Y6
@@ -3542,25 +3546,26 @@ loop:
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
 	VPABSB       Y4, Y3
-	VPBROADCASTD 28(DX), Y5
+	VPBROADCASTD 28(BX), Y5
 	VPSIGNB      Y4, Y5, Y5
 	VPMADDUBSW   Y5, Y3, Y5
 	VPMADDWD     vec1<>+0(SB), Y5, Y5
 	VPADDD       Y5, Y2, Y2
 	VCVTPH2PS    (CX), Y3
 	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 32(DX), Y4
+	VBROADCASTSS 32(BX), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y4, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000090, DX
 	ADDQ         $0x00000090, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
@@ -3574,17 +3579,18 @@ DATA vec7<>+24(SB)/4, $0x26190d01
 DATA vec7<>+28(SB)/4, $0x71594535
 GLOBL vec7<>(SB), RODATA|NOPTR, $32
 
-// func mulIQ4_NLx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_NLx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulIQ4_NLx2(SB), NOSPLIT, $0-40
+TEXT ·mulIQ4_NLx2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 	VMOVDQU vec0<>+0(SB), Y2
 
 loop:
@@ -3593,11 +3599,11 @@ loop:
 	VPAND        Y2, Y4, Y4
 	VPSHUFB      Y4, Y5, Y4
 	VPABSB       Y4, Y6
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y6, Y3
 	VPMADDWD     vec1<>+0(SB), Y3, Y3
-	VPBROADCASTD 48(DX), Y7
+	VPBROADCASTD 48(BX), Y7
 	VPSIGNB      Y4, Y7, Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPMADDWD     vec1<>+0(SB), Y7, Y4
@@ -3606,12 +3612,12 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 16(DX), Y8
+	VPBROADCASTD 16(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 64(DX), Y8
+	VPBROADCASTD 64(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
@@ -3620,12 +3626,12 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 4(DX), Y8
+	VPBROADCASTD 4(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
@@ -3635,12 +3641,12 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
@@ -3649,12 +3655,12 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 8(DX), Y8
+	VPBROADCASTD 8(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
@@ -3664,12 +3670,12 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
@@ -3678,12 +3684,12 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 12(DX), Y8
+	VPBROADCASTD 12(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPMADDWD     vec1<>+0(SB), Y8, Y8
@@ -3693,51 +3699,53 @@ loop:
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
 	VPABSB       Y6, Y5
-	VPBROADCASTD 28(DX), Y7
+	VPBROADCASTD 28(BX), Y7
 	VPSIGNB      Y6, Y7, Y7
 	VPMADDUBSW   Y7, Y5, Y7
 	VPMADDWD     vec1<>+0(SB), Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 76(DX), Y7
+	VPBROADCASTD 76(BX), Y7
 	VPSIGNB      Y6, Y7, Y7
 	VPMADDUBSW   Y7, Y5, Y7
 	VPMADDWD     vec1<>+0(SB), Y7, Y7
 	VPADDD       Y7, Y4, Y4
 	VCVTPH2PS    (CX), Y5
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y6
+	VBROADCASTSS 32(BX), Y6
 	VMULPS       Y5, Y6, Y6
 	VMULPS       Y6, Y3, Y3
 	VADDPS       Y3, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 80(DX), Y3
+	VBROADCASTSS 80(BX), Y3
 	VMULPS       Y5, Y3, Y3
 	VMULPS       Y3, Y4, Y4
 	VADDPS       Y4, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000090, DX
 	ADDQ         $0x00000090, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulIQ4_NLx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_NLx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulIQ4_NLx3(SB), NOSPLIT, $0-40
+TEXT ·mulIQ4_NLx3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 	VMOVDQU vec0<>+0(SB), Y3
 
 loop:
@@ -3746,15 +3754,15 @@ loop:
 	VPAND        Y3, Y6, Y6
 	VPSHUFB      Y6, Y7, Y6
 	VPABSB       Y6, Y8
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y8, Y4
 	VPMADDWD     vec1<>+0(SB), Y4, Y4
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y8, Y5
 	VPMADDWD     vec1<>+0(SB), Y5, Y5
-	VPBROADCASTD 96(DX), Y9
+	VPBROADCASTD 96(BX), Y9
 	VPSIGNB      Y6, Y9, Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPMADDWD     vec1<>+0(SB), Y9, Y6
@@ -3763,17 +3771,17 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y9
-	VPBROADCASTD 16(DX), Y10
+	VPBROADCASTD 16(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 64(DX), Y10
+	VPBROADCASTD 64(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD 112(DX), Y10
+	VPBROADCASTD 112(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
@@ -3782,17 +3790,17 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y9
-	VPBROADCASTD 4(DX), Y10
+	VPBROADCASTD 4(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 52(DX), Y10
+	VPBROADCASTD 52(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD 100(DX), Y10
+	VPBROADCASTD 100(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
@@ -3802,17 +3810,17 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y9
-	VPBROADCASTD 20(DX), Y10
+	VPBROADCASTD 20(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 68(DX), Y10
+	VPBROADCASTD 68(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD 116(DX), Y10
+	VPBROADCASTD 116(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
@@ -3821,17 +3829,17 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y9
-	VPBROADCASTD 8(DX), Y10
+	VPBROADCASTD 8(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 56(DX), Y10
+	VPBROADCASTD 56(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD 104(DX), Y10
+	VPBROADCASTD 104(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
@@ -3841,17 +3849,17 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y9
-	VPBROADCASTD 24(DX), Y10
+	VPBROADCASTD 24(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 72(DX), Y10
+	VPBROADCASTD 72(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD 120(DX), Y10
+	VPBROADCASTD 120(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
@@ -3860,17 +3868,17 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y9
-	VPBROADCASTD 12(DX), Y10
+	VPBROADCASTD 12(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 60(DX), Y10
+	VPBROADCASTD 60(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD 108(DX), Y10
+	VPBROADCASTD 108(BX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
 	VPMADDWD     vec1<>+0(SB), Y10, Y10
@@ -3880,58 +3888,60 @@ loop:
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
 	VPABSB       Y8, Y7
-	VPBROADCASTD 28(DX), Y9
+	VPBROADCASTD 28(BX), Y9
 	VPSIGNB      Y8, Y9, Y9
 	VPMADDUBSW   Y9, Y7, Y9
 	VPMADDWD     vec1<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y4, Y4
-	VPBROADCASTD 76(DX), Y9
+	VPBROADCASTD 76(BX), Y9
 	VPSIGNB      Y8, Y9, Y9
 	VPMADDUBSW   Y9, Y7, Y9
 	VPMADDWD     vec1<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y5, Y5
-	VPBROADCASTD 124(DX), Y9
+	VPBROADCASTD 124(BX), Y9
 	VPSIGNB      Y8, Y9, Y9
 	VPMADDUBSW   Y9, Y7, Y9
 	VPMADDWD     vec1<>+0(SB), Y9, Y9
 	VPADDD       Y9, Y6, Y6
 	VCVTPH2PS    (CX), Y7
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 32(DX), Y8
+	VBROADCASTSS 32(BX), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y0, Y0
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 80(DX), Y4
+	VBROADCASTSS 80(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y5, Y5
 	VADDPS       Y5, Y1, Y1
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 128(DX), Y4
+	VBROADCASTSS 128(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y6, Y6
 	VADDPS       Y6, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
-	ADDQ         $0x00000090, CX
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, CX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulIQ4_NLx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_NLx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulIQ4_NLx4(SB), NOSPLIT, $0-40
+TEXT ·mulIQ4_NLx4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -4166,45 +4176,41 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveMXFP4(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveMXFP4(SB), NOSPLIT, $0-40
+// func interleaveMXFP4(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveMXFP4(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	MOVBLZX        (DX), R9
-	MOVB           R9, (CX)
-	MOVBLZX        (DX)(SI*1), R9
-	MOVB           R9, 1(CX)
-	MOVBLZX        (DX)(SI*2), R9
-	MOVB           R9, 2(CX)
-	MOVBLZX        (DX)(DI*1), R9
-	MOVB           R9, 3(CX)
-	MOVBLZX        (R8), R9
-	MOVB           R9, 4(CX)
-	MOVBLZX        (R8)(SI*1), R9
-	MOVB           R9, 5(CX)
-	MOVBLZX        (R8)(SI*2), R9
-	MOVB           R9, 6(CX)
-	MOVBLZX        (R8)(DI*1), R9
-	MOVB           R9, 7(CX)
+	MOVBLZX        (DX), R8
+	MOVB           R8, (CX)
+	MOVBLZX        (DX)(BX*1), R8
+	MOVB           R8, 1(CX)
+	MOVBLZX        (DX)(BX*2), R8
+	MOVB           R8, 2(CX)
+	MOVBLZX        (DX)(SI*1), R8
+	MOVB           R8, 3(CX)
+	MOVBLZX        (DI), R8
+	MOVB           R8, 4(CX)
+	MOVBLZX        (DI)(BX*1), R8
+	MOVB           R8, 5(CX)
+	MOVBLZX        (DI)(BX*2), R8
+	MOVB           R8, 6(CX)
+	MOVBLZX        (DI)(SI*1), R8
+	MOVB           R8, 7(CX)
 	VBROADCASTI128 1(DX), Y0
-	VINSERTI128    $0x01, 1(R8), Y0, Y0
-	VBROADCASTI128 1(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 1(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 1(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 1(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 1(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 1(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 1(DI), Y0, Y0
+	VBROADCASTI128 1(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 1(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 1(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 1(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 1(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 1(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -4218,22 +4224,22 @@ loop:
 	VMOVDQU        Y2, 72(CX)
 	VMOVDQU        Y3, 104(CX)
 	ADDQ           $0x00000088, CX
-	ADDQ           $0x00000088, BX
 	ADDQ           $0x00000011, DX
-	ADDQ           $0x00000011, R8
+	ADDQ           $0x00000011, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulMXFP4x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulMXFP4x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·mulMXFP4x1(SB), NOSPLIT, $0-40
+TEXT ·mulMXFP4x1(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	VMOVUPS (BX), Y0
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	VMOVUPS (SI), Y0
 	VMOVDQU vec0<>+0(SB), Y1
 
 loop:
@@ -4241,55 +4247,55 @@ loop:
 	VMOVDQU      8(CX), Y2
 	VPAND        Y1, Y2, Y2
 	VPSHUFB      Y2, Y3, Y2
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPMADDUBSW   Y4, Y2, Y2
 	VMOVDQU      8(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 16(DX), Y5
+	VPBROADCASTD 16(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      40(CX), Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 4(DX), Y5
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      40(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 20(DX), Y5
+	VPBROADCASTD 20(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      72(CX), Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 8(DX), Y5
+	VPBROADCASTD 8(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      72(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 24(DX), Y5
+	VPBROADCASTD 24(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      104(CX), Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y2, Y2
 	VMOVDQU      104(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y1, Y4, Y4
 	VPSHUFB      Y4, Y3, Y4
-	VPBROADCASTD 28(DX), Y3
+	VPBROADCASTD 28(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VPBROADCASTD 40(DX), Y3
+	VPBROADCASTD 40(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPSRAW       $0x01, Y3, Y3
 	VPADDW       Y3, Y2, Y2
@@ -4302,18 +4308,19 @@ loop:
 	VPCMPGTD     vec11<>+0(SB), Y3, Y3
 	VPBLENDVB    Y3, Y5, Y4, Y3
 	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 32(DX), Y4
+	VBROADCASTSS 32(BX), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y4, Y2, Y2
 	VADDPS       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000088, DX
 	ADDQ         $0x00000088, CX
-	ADDQ         $0x00000030, DX
+	ADDQ         $0x00000030, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (SI)
 	VZEROUPPER
 	RET
 
@@ -4357,17 +4364,18 @@ DATA vec11<>+24(SB)/4, $0x00000001
 DATA vec11<>+28(SB)/4, $0x00000001
 GLOBL vec11<>(SB), RODATA|NOPTR, $32
 
-// func mulMXFP4x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulMXFP4x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·mulMXFP4x2(SB), NOSPLIT, $0-40
+TEXT ·mulMXFP4x2(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
 	VMOVDQU vec0<>+0(SB), Y2
 
 loop:
@@ -4375,82 +4383,82 @@ loop:
 	VMOVDQU      8(CX), Y4
 	VPAND        Y2, Y4, Y4
 	VPSHUFB      Y4, Y5, Y4
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 48(DX), Y6
+	VPBROADCASTD 48(BX), Y6
 	VPMADDUBSW   Y6, Y4, Y4
 	VMOVDQU      8(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 16(DX), Y7
+	VPBROADCASTD 16(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y3, Y3
-	VPBROADCASTD 64(DX), Y7
+	VPBROADCASTD 64(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y4, Y4
 	VMOVDQU      40(CX), Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 4(DX), Y7
+	VPBROADCASTD 4(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y3, Y3
-	VPBROADCASTD 52(DX), Y7
+	VPBROADCASTD 52(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y4, Y4
 	VMOVDQU      40(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 20(DX), Y7
+	VPBROADCASTD 20(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y3, Y3
-	VPBROADCASTD 68(DX), Y7
+	VPBROADCASTD 68(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y4, Y4
 	VMOVDQU      72(CX), Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 8(DX), Y7
+	VPBROADCASTD 8(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y3, Y3
-	VPBROADCASTD 56(DX), Y7
+	VPBROADCASTD 56(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y4, Y4
 	VMOVDQU      72(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 24(DX), Y7
+	VPBROADCASTD 24(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y3, Y3
-	VPBROADCASTD 72(DX), Y7
+	VPBROADCASTD 72(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y4, Y4
 	VMOVDQU      104(CX), Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 12(DX), Y7
+	VPBROADCASTD 12(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y3, Y3
-	VPBROADCASTD 60(DX), Y7
+	VPBROADCASTD 60(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y7
 	VPADDW       Y7, Y4, Y4
 	VMOVDQU      104(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPSHUFB      Y6, Y5, Y6
-	VPBROADCASTD 28(DX), Y5
+	VPBROADCASTD 28(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 76(DX), Y5
+	VPBROADCASTD 76(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
 	VPADDW       Y5, Y4, Y4
-	VPBROADCASTD 40(DX), Y5
+	VPBROADCASTD 40(BX), Y5
 	VPADDW       Y5, Y3, Y3
 	VPSRAW       $0x01, Y5, Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 88(DX), Y5
+	VPBROADCASTD 88(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPSRAW       $0x01, Y5, Y5
 	VPADDW       Y5, Y4, Y4
@@ -4464,39 +4472,41 @@ loop:
 	VPCMPGTD     vec11<>+0(SB), Y5, Y5
 	VPBLENDVB    Y5, Y7, Y6, Y5
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 32(DX), Y6
+	VBROADCASTSS 32(BX), Y6
 	VMULPS       Y5, Y6, Y6
 	VMULPS       Y6, Y3, Y3
 	VADDPS       Y3, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 80(DX), Y3
+	VBROADCASTSS 80(BX), Y3
 	VMULPS       Y5, Y3, Y3
 	VMULPS       Y3, Y4, Y4
 	VADDPS       Y4, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000088, DX
 	ADDQ         $0x00000088, CX
-	ADDQ         $0x00000060, DX
+	ADDQ         $0x00000060, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
 	VZEROUPPER
 	RET
 
-// func mulMXFP4x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulMXFP4x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·mulMXFP4x3(SB), NOSPLIT, $0-40
+TEXT ·mulMXFP4x3(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS (BX)(SI*1), Y1
-	VMOVUPS (BX)(SI*2), Y2
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), BX
+	MOVQ    dst+32(FP), SI
+	MOVQ    ldd+40(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DI*1), Y1
+	VMOVUPS (SI)(DI*2), Y2
 	VMOVDQU vec0<>+0(SB), Y3
 
 loop:
@@ -4504,109 +4514,109 @@ loop:
 	VMOVDQU      8(CX), Y6
 	VPAND        Y3, Y6, Y6
 	VPSHUFB      Y6, Y7, Y6
-	VPBROADCASTD (DX), Y4
+	VPBROADCASTD (BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 48(DX), Y5
+	VPBROADCASTD 48(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 96(DX), Y8
+	VPBROADCASTD 96(BX), Y8
 	VPMADDUBSW   Y8, Y6, Y6
 	VMOVDQU      8(CX), Y8
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 16(DX), Y9
+	VPBROADCASTD 16(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y4, Y4
-	VPBROADCASTD 64(DX), Y9
+	VPBROADCASTD 64(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y5, Y5
-	VPBROADCASTD 112(DX), Y9
+	VPBROADCASTD 112(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y6, Y6
 	VMOVDQU      40(CX), Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 4(DX), Y9
+	VPBROADCASTD 4(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y4, Y4
-	VPBROADCASTD 52(DX), Y9
+	VPBROADCASTD 52(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y5, Y5
-	VPBROADCASTD 100(DX), Y9
+	VPBROADCASTD 100(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y6, Y6
 	VMOVDQU      40(CX), Y8
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 20(DX), Y9
+	VPBROADCASTD 20(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y4, Y4
-	VPBROADCASTD 68(DX), Y9
+	VPBROADCASTD 68(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y5, Y5
-	VPBROADCASTD 116(DX), Y9
+	VPBROADCASTD 116(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y6, Y6
 	VMOVDQU      72(CX), Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 8(DX), Y9
+	VPBROADCASTD 8(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y4, Y4
-	VPBROADCASTD 56(DX), Y9
+	VPBROADCASTD 56(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y5, Y5
-	VPBROADCASTD 104(DX), Y9
+	VPBROADCASTD 104(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y6, Y6
 	VMOVDQU      72(CX), Y8
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 24(DX), Y9
+	VPBROADCASTD 24(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y4, Y4
-	VPBROADCASTD 72(DX), Y9
+	VPBROADCASTD 72(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y5, Y5
-	VPBROADCASTD 120(DX), Y9
+	VPBROADCASTD 120(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y6, Y6
 	VMOVDQU      104(CX), Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 12(DX), Y9
+	VPBROADCASTD 12(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y4, Y4
-	VPBROADCASTD 60(DX), Y9
+	VPBROADCASTD 60(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y5, Y5
-	VPBROADCASTD 108(DX), Y9
+	VPBROADCASTD 108(BX), Y9
 	VPMADDUBSW   Y9, Y8, Y9
 	VPADDW       Y9, Y6, Y6
 	VMOVDQU      104(CX), Y8
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y3, Y8, Y8
 	VPSHUFB      Y8, Y7, Y8
-	VPBROADCASTD 28(DX), Y7
+	VPBROADCASTD 28(BX), Y7
 	VPMADDUBSW   Y7, Y8, Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 76(DX), Y7
+	VPBROADCASTD 76(BX), Y7
 	VPMADDUBSW   Y7, Y8, Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 124(DX), Y7
+	VPBROADCASTD 124(BX), Y7
 	VPMADDUBSW   Y7, Y8, Y7
 	VPADDW       Y7, Y6, Y6
-	VPBROADCASTD 40(DX), Y7
+	VPBROADCASTD 40(BX), Y7
 	VPADDW       Y7, Y4, Y4
 	VPSRAW       $0x01, Y7, Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 88(DX), Y7
+	VPBROADCASTD 88(BX), Y7
 	VPADDW       Y7, Y5, Y5
 	VPSRAW       $0x01, Y7, Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 136(DX), Y7
+	VPBROADCASTD 136(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPSRAW       $0x01, Y7, Y7
 	VPADDW       Y7, Y6, Y6
@@ -4621,41 +4631,43 @@ loop:
 	VPCMPGTD     vec11<>+0(SB), Y7, Y7
 	VPBLENDVB    Y7, Y9, Y8, Y7
 	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 32(DX), Y8
+	VBROADCASTSS 32(BX), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y8, Y4, Y4
 	VADDPS       Y4, Y0, Y0
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 80(DX), Y4
+	VBROADCASTSS 80(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y5, Y5
 	VADDPS       Y5, Y1, Y1
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 128(DX), Y4
+	VBROADCASTSS 128(BX), Y4
 	VMULPS       Y7, Y4, Y4
 	VMULPS       Y4, Y6, Y6
 	VADDPS       Y6, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
+	ADDQ         $0x00000088, DX
 	ADDQ         $0x00000088, CX
-	ADDQ         $0x00000090, DX
+	ADDQ         $0x00000090, BX
 	DECQ         AX
 	JNZ          loop
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y1, (BX)(SI*1)
-	VMOVUPS      Y2, (BX)(SI*2)
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DI*1)
+	VMOVUPS      Y2, (SI)(DI*2)
 	VZEROUPPER
 	RET
 
-// func mulMXFP4x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulMXFP4x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2
-TEXT ·mulMXFP4x4(SB), NOSPLIT, $0-40
+TEXT ·mulMXFP4x4(SB), NOSPLIT, $0-48
 	MOVQ    nb+0(FP), AX
 	MOVQ    panel+8(FP), CX
-	MOVQ    recs+16(FP), DX
-	MOVQ    dst+24(FP), BX
-	MOVQ    ldd+32(FP), SI
+	MOVQ    fetch+16(FP), DX
+	MOVQ    recs+24(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    ldd+40(FP), SI
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	VMOVUPS (BX), Y0
@@ -4844,69 +4856,57 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ2_K(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ2_K(SB), NOSPLIT, $0-40
+// func interleaveQ2_K(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ2_K(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	PREFETCHT0     320(BX)
-	PREFETCHT0     384(BX)
-	PREFETCHT0     448(BX)
-	PREFETCHT0     512(BX)
-	PREFETCHT0     576(BX)
-	PREFETCHT0     640(BX)
-	MOVWLZX        80(DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        80(DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        80(DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        80(DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        80(R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        80(R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        80(R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        80(R8)(DI*1), R9
-	MOVW           R9, 14(CX)
-	MOVWLZX        82(DX), R9
-	MOVW           R9, 16(CX)
-	MOVWLZX        82(DX)(SI*1), R9
-	MOVW           R9, 18(CX)
-	MOVWLZX        82(DX)(SI*2), R9
-	MOVW           R9, 20(CX)
-	MOVWLZX        82(DX)(DI*1), R9
-	MOVW           R9, 22(CX)
-	MOVWLZX        82(R8), R9
-	MOVW           R9, 24(CX)
-	MOVWLZX        82(R8)(SI*1), R9
-	MOVW           R9, 26(CX)
-	MOVWLZX        82(R8)(SI*2), R9
-	MOVW           R9, 28(CX)
-	MOVWLZX        82(R8)(DI*1), R9
-	MOVW           R9, 30(CX)
+	MOVWLZX        80(DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        80(DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        80(DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        80(DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        80(DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        80(DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        80(DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        80(DI)(SI*1), R8
+	MOVW           R8, 14(CX)
+	MOVWLZX        82(DX), R8
+	MOVW           R8, 16(CX)
+	MOVWLZX        82(DX)(BX*1), R8
+	MOVW           R8, 18(CX)
+	MOVWLZX        82(DX)(BX*2), R8
+	MOVW           R8, 20(CX)
+	MOVWLZX        82(DX)(SI*1), R8
+	MOVW           R8, 22(CX)
+	MOVWLZX        82(DI), R8
+	MOVW           R8, 24(CX)
+	MOVWLZX        82(DI)(BX*1), R8
+	MOVW           R8, 26(CX)
+	MOVWLZX        82(DI)(BX*2), R8
+	MOVW           R8, 28(CX)
+	MOVWLZX        82(DI)(SI*1), R8
+	MOVW           R8, 30(CX)
 	VBROADCASTI128 (DX), Y0
-	VINSERTI128    $0x01, (R8), Y0, Y0
-	VBROADCASTI128 (DX)(SI*1), Y1
-	VINSERTI128    $0x01, (R8)(SI*1), Y1, Y1
-	VBROADCASTI128 (DX)(SI*2), Y2
-	VINSERTI128    $0x01, (R8)(SI*2), Y2, Y2
-	VBROADCASTI128 (DX)(DI*1), Y3
-	VINSERTI128    $0x01, (R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, (DI), Y0, Y0
+	VBROADCASTI128 (DX)(BX*1), Y1
+	VINSERTI128    $0x01, (DI)(BX*1), Y1, Y1
+	VBROADCASTI128 (DX)(BX*2), Y2
+	VINSERTI128    $0x01, (DI)(BX*2), Y2, Y2
+	VBROADCASTI128 (DX)(SI*1), Y3
+	VINSERTI128    $0x01, (DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -4920,13 +4920,13 @@ loop:
 	VMOVDQU        Y2, 96(CX)
 	VMOVDQU        Y3, 128(CX)
 	VBROADCASTI128 16(DX), Y0
-	VINSERTI128    $0x01, 16(R8), Y0, Y0
-	VBROADCASTI128 16(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 16(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 16(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 16(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 16(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 16(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 16(DI), Y0, Y0
+	VBROADCASTI128 16(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 16(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 16(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 16(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 16(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 16(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -4940,13 +4940,13 @@ loop:
 	VMOVDQU        Y2, 224(CX)
 	VMOVDQU        Y3, 256(CX)
 	VBROADCASTI128 32(DX), Y0
-	VINSERTI128    $0x01, 32(R8), Y0, Y0
-	VBROADCASTI128 32(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 32(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 32(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 32(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 32(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 32(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 32(DI), Y0, Y0
+	VBROADCASTI128 32(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 32(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 32(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 32(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 32(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 32(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -4960,13 +4960,13 @@ loop:
 	VMOVDQU        Y2, 352(CX)
 	VMOVDQU        Y3, 384(CX)
 	VBROADCASTI128 48(DX), Y0
-	VINSERTI128    $0x01, 48(R8), Y0, Y0
-	VBROADCASTI128 48(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 48(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 48(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 48(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 48(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 48(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 48(DI), Y0, Y0
+	VBROADCASTI128 48(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 48(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 48(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 48(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 48(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 48(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -4980,13 +4980,13 @@ loop:
 	VMOVDQU        Y2, 480(CX)
 	VMOVDQU        Y3, 512(CX)
 	VBROADCASTI128 64(DX), Y0
-	VINSERTI128    $0x01, 64(R8), Y0, Y0
-	VBROADCASTI128 64(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 64(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 64(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 64(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 64(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 64(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 64(DI), Y0, Y0
+	VBROADCASTI128 64(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 64(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 64(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 64(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 64(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 64(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -5000,21 +5000,21 @@ loop:
 	VMOVDQU        Y2, 608(CX)
 	VMOVDQU        Y3, 640(CX)
 	ADDQ           $0x000002a0, CX
-	ADDQ           $0x000002a0, BX
 	ADDQ           $0x00000054, DX
-	ADDQ           $0x00000054, R8
+	ADDQ           $0x00000054, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ2_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ2_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ2_Kx1(SB), NOSPLIT, $128-40
+TEXT ·mulQ2_Kx1(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -5033,486 +5033,486 @@ loop:
 	VPSHUFB      vec12<>+0(SB), Y0, Y0
 	VMOVDQU      160(CX), Y1
 	VPAND        vec13<>+0(SB), Y1, Y1
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPMADDUBSW   Y2, Y1, Y1
 	VMOVDQU      192(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 4(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      224(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      256(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 12(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDWD     Y0, Y1, Y0
-	PREFETCHT0   2048(CX)
+	PREFETCHT0   (DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      288(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      320(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      352(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      384(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2090(CX)
+	PREFETCHT0   42(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      160(CX), Y2
 	VPSRLW       $0x02, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      192(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      224(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      256(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2132(CX)
+	PREFETCHT0   84(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      288(CX), Y2
 	VPSRLW       $0x02, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      320(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      352(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      384(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2174(CX)
+	PREFETCHT0   126(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      160(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      192(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      224(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      256(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2216(CX)
+	PREFETCHT0   168(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      288(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      320(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      352(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      384(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2258(CX)
+	PREFETCHT0   210(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      160(CX), Y2
 	VPSRLW       $0x06, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      192(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      224(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      256(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2300(CX)
+	PREFETCHT0   252(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      288(CX), Y2
 	VPSRLW       $0x06, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      320(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      352(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      384(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2342(CX)
+	PREFETCHT0   294(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      416(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      448(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      512(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2384(CX)
+	PREFETCHT0   336(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      544(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      576(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      640(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2426(CX)
+	PREFETCHT0   378(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      416(CX), Y2
 	VPSRLW       $0x02, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      448(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      512(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2468(CX)
+	PREFETCHT0   420(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      544(CX), Y2
 	VPSRLW       $0x02, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      576(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      640(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2510(CX)
+	PREFETCHT0   462(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      416(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      448(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      512(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2552(CX)
+	PREFETCHT0   504(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      544(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      576(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      640(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2594(CX)
+	PREFETCHT0   546(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      416(CX), Y2
 	VPSRLW       $0x06, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      448(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      512(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2636(CX)
+	PREFETCHT0   588(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      544(CX), Y2
 	VPSRLW       $0x06, Y2, Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      576(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      640(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2678(CX)
+	PREFETCHT0   630(DX)
 	VMOVDQU      32(CX), Y1
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        vec0<>+0(SB), Y1, Y1
 	VPSHUFB      vec17<>+0(SB), Y1, Y1
-	VPBROADCASTD 320(DX), Y2
+	VPBROADCASTD 320(BX), Y2
 	VPMADDWD     Y1, Y2, Y1
 	VMOVDQU      32(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec18<>+0(SB), Y2, Y2
-	VPBROADCASTD 324(DX), Y3
+	VPBROADCASTD 324(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      64(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec17<>+0(SB), Y2, Y2
-	VPBROADCASTD 328(DX), Y3
+	VPBROADCASTD 328(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      64(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec18<>+0(SB), Y2, Y2
-	VPBROADCASTD 332(DX), Y3
+	VPBROADCASTD 332(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      96(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec17<>+0(SB), Y2, Y2
-	VPBROADCASTD 336(DX), Y3
+	VPBROADCASTD 336(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      96(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec18<>+0(SB), Y2, Y2
-	VPBROADCASTD 340(DX), Y3
+	VPBROADCASTD 340(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      128(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec17<>+0(SB), Y2, Y2
-	VPBROADCASTD 344(DX), Y3
+	VPBROADCASTD 344(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      128(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
 	VPSHUFB      vec18<>+0(SB), Y2, Y2
-	VPBROADCASTD 348(DX), Y3
+	VPBROADCASTD 348(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VCVTPH2PS    (CX), Y2
@@ -5522,12 +5522,13 @@ loop:
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y3, Y1, Y1
 	VSUBPS       Y1, Y0, Y0
-	VBROADCASTSS 368(DX), Y1
+	VBROADCASTSS 368(BX), Y1
 	VMULPS       Y1, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         $0x000002a0, DX
 	ADDQ         $0x000002a0, CX
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x00000180, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
@@ -5603,15 +5604,16 @@ DATA vec18<>+24(SB)/4, $0x800b800a
 DATA vec18<>+28(SB)/4, $0x800f800e
 GLOBL vec18<>(SB), RODATA|NOPTR, $32
 
-// func mulQ2_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ2_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ2_Kx2(SB), NOSPLIT, $128-40
+TEXT ·mulQ2_Kx2(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -5630,716 +5632,716 @@ loop:
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      160(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y2, Y0
-	VPBROADCASTD 384(DX), Y3
+	VPBROADCASTD 384(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      192(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 388(DX), Y4
+	VPBROADCASTD 388(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      224(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 392(DX), Y4
+	VPBROADCASTD 392(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      256(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 396(DX), Y4
+	VPBROADCASTD 396(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y0, Y0
 	VPMADDWD     Y1, Y2, Y1
-	PREFETCHT0   2048(CX)
+	PREFETCHT0   (DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      288(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      320(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 404(DX), Y6
+	VPBROADCASTD 404(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      352(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 408(DX), Y6
+	VPBROADCASTD 408(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      384(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 412(DX), Y6
+	VPBROADCASTD 412(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2090(CX)
+	PREFETCHT0   42(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      160(CX), Y4
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      192(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 36(DX), Y6
+	VPBROADCASTD 36(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 420(DX), Y6
+	VPBROADCASTD 420(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      224(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 40(DX), Y6
+	VPBROADCASTD 40(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 424(DX), Y6
+	VPBROADCASTD 424(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      256(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 44(DX), Y6
+	VPBROADCASTD 44(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 428(DX), Y6
+	VPBROADCASTD 428(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2132(CX)
+	PREFETCHT0   84(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      288(CX), Y4
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      320(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 436(DX), Y6
+	VPBROADCASTD 436(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      352(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 440(DX), Y6
+	VPBROADCASTD 440(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      384(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 444(DX), Y6
+	VPBROADCASTD 444(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2174(CX)
+	PREFETCHT0   126(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      160(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      192(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 452(DX), Y6
+	VPBROADCASTD 452(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      224(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 456(DX), Y6
+	VPBROADCASTD 456(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      256(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 460(DX), Y6
+	VPBROADCASTD 460(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2216(CX)
+	PREFETCHT0   168(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      288(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      320(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 84(DX), Y6
+	VPBROADCASTD 84(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 468(DX), Y6
+	VPBROADCASTD 468(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      352(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 88(DX), Y6
+	VPBROADCASTD 88(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 472(DX), Y6
+	VPBROADCASTD 472(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      384(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 92(DX), Y6
+	VPBROADCASTD 92(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 476(DX), Y6
+	VPBROADCASTD 476(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2258(CX)
+	PREFETCHT0   210(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      160(CX), Y4
 	VPSRLW       $0x06, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      192(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 100(DX), Y6
+	VPBROADCASTD 100(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 484(DX), Y6
+	VPBROADCASTD 484(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      224(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 104(DX), Y6
+	VPBROADCASTD 104(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 488(DX), Y6
+	VPBROADCASTD 488(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      256(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 108(DX), Y6
+	VPBROADCASTD 108(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 492(DX), Y6
+	VPBROADCASTD 492(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2300(CX)
+	PREFETCHT0   252(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      288(CX), Y4
 	VPSRLW       $0x06, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      320(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 116(DX), Y6
+	VPBROADCASTD 116(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 500(DX), Y6
+	VPBROADCASTD 500(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      352(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 120(DX), Y6
+	VPBROADCASTD 120(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 504(DX), Y6
+	VPBROADCASTD 504(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      384(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 124(DX), Y6
+	VPBROADCASTD 124(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 508(DX), Y6
+	VPBROADCASTD 508(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2342(CX)
+	PREFETCHT0   294(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      416(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      448(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 132(DX), Y6
+	VPBROADCASTD 132(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 516(DX), Y6
+	VPBROADCASTD 516(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 136(DX), Y6
+	VPBROADCASTD 136(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 520(DX), Y6
+	VPBROADCASTD 520(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      512(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 140(DX), Y6
+	VPBROADCASTD 140(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 524(DX), Y6
+	VPBROADCASTD 524(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2384(CX)
+	PREFETCHT0   336(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      544(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      576(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 148(DX), Y6
+	VPBROADCASTD 148(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 532(DX), Y6
+	VPBROADCASTD 532(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 152(DX), Y6
+	VPBROADCASTD 152(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 536(DX), Y6
+	VPBROADCASTD 536(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      640(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 156(DX), Y6
+	VPBROADCASTD 156(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 540(DX), Y6
+	VPBROADCASTD 540(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2426(CX)
+	PREFETCHT0   378(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      416(CX), Y4
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      448(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 164(DX), Y6
+	VPBROADCASTD 164(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 548(DX), Y6
+	VPBROADCASTD 548(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 168(DX), Y6
+	VPBROADCASTD 168(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 552(DX), Y6
+	VPBROADCASTD 552(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      512(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 172(DX), Y6
+	VPBROADCASTD 172(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 556(DX), Y6
+	VPBROADCASTD 556(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2468(CX)
+	PREFETCHT0   420(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      544(CX), Y4
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      576(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 180(DX), Y6
+	VPBROADCASTD 180(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 564(DX), Y6
+	VPBROADCASTD 564(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 184(DX), Y6
+	VPBROADCASTD 184(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 568(DX), Y6
+	VPBROADCASTD 568(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      640(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 188(DX), Y6
+	VPBROADCASTD 188(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 572(DX), Y6
+	VPBROADCASTD 572(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2510(CX)
+	PREFETCHT0   462(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      416(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      448(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 196(DX), Y6
+	VPBROADCASTD 196(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 580(DX), Y6
+	VPBROADCASTD 580(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 200(DX), Y6
+	VPBROADCASTD 200(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 584(DX), Y6
+	VPBROADCASTD 584(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      512(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 204(DX), Y6
+	VPBROADCASTD 204(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 588(DX), Y6
+	VPBROADCASTD 588(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2552(CX)
+	PREFETCHT0   504(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      544(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      576(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 212(DX), Y6
+	VPBROADCASTD 212(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 596(DX), Y6
+	VPBROADCASTD 596(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 216(DX), Y6
+	VPBROADCASTD 216(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 600(DX), Y6
+	VPBROADCASTD 600(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      640(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 220(DX), Y6
+	VPBROADCASTD 220(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 604(DX), Y6
+	VPBROADCASTD 604(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2594(CX)
+	PREFETCHT0   546(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      416(CX), Y4
 	VPSRLW       $0x06, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      448(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 228(DX), Y6
+	VPBROADCASTD 228(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 612(DX), Y6
+	VPBROADCASTD 612(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 232(DX), Y6
+	VPBROADCASTD 232(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 616(DX), Y6
+	VPBROADCASTD 616(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      512(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 236(DX), Y6
+	VPBROADCASTD 236(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 620(DX), Y6
+	VPBROADCASTD 620(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2636(CX)
+	PREFETCHT0   588(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      544(CX), Y4
 	VPSRLW       $0x06, Y4, Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      576(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 244(DX), Y6
+	VPBROADCASTD 244(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 628(DX), Y6
+	VPBROADCASTD 628(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 248(DX), Y6
+	VPBROADCASTD 248(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 632(DX), Y6
+	VPBROADCASTD 632(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      640(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
-	VPBROADCASTD 252(DX), Y6
+	VPBROADCASTD 252(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 636(DX), Y6
+	VPBROADCASTD 636(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2678(CX)
+	PREFETCHT0   630(DX)
 	VMOVDQU      32(CX), Y2
 	VPSRLW       $0x04, Y2, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
 	VPSHUFB      vec17<>+0(SB), Y3, Y3
-	VPBROADCASTD 320(DX), Y2
+	VPBROADCASTD 320(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
-	VPBROADCASTD 704(DX), Y4
+	VPBROADCASTD 704(BX), Y4
 	VPMADDWD     Y3, Y4, Y3
 	VMOVDQU      32(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec18<>+0(SB), Y4, Y4
-	VPBROADCASTD 324(DX), Y5
+	VPBROADCASTD 324(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 708(DX), Y5
+	VPBROADCASTD 708(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      64(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec17<>+0(SB), Y4, Y4
-	VPBROADCASTD 328(DX), Y5
+	VPBROADCASTD 328(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 712(DX), Y5
+	VPBROADCASTD 712(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      64(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec18<>+0(SB), Y4, Y4
-	VPBROADCASTD 332(DX), Y5
+	VPBROADCASTD 332(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 716(DX), Y5
+	VPBROADCASTD 716(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      96(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec17<>+0(SB), Y4, Y4
-	VPBROADCASTD 336(DX), Y5
+	VPBROADCASTD 336(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 720(DX), Y5
+	VPBROADCASTD 720(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      96(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec18<>+0(SB), Y4, Y4
-	VPBROADCASTD 340(DX), Y5
+	VPBROADCASTD 340(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 724(DX), Y5
+	VPBROADCASTD 724(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      128(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec17<>+0(SB), Y4, Y4
-	VPBROADCASTD 344(DX), Y5
+	VPBROADCASTD 344(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 728(DX), Y5
+	VPBROADCASTD 728(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      128(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
 	VPSHUFB      vec18<>+0(SB), Y4, Y4
-	VPBROADCASTD 348(DX), Y5
+	VPBROADCASTD 348(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 732(DX), Y5
+	VPBROADCASTD 732(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VCVTPH2PS    (CX), Y4
@@ -6349,35 +6351,37 @@ loop:
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y5, Y2, Y2
 	VSUBPS       Y2, Y0, Y0
-	VBROADCASTSS 368(DX), Y2
+	VBROADCASTSS 368(BX), Y2
 	VMULPS       Y2, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y4, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y5, Y3, Y3
 	VSUBPS       Y3, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
+	ADDQ         $0x000002a0, DX
 	ADDQ         $0x000002a0, CX
-	ADDQ         $0x00000300, DX
+	ADDQ         $0x00000300, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ2_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ2_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ2_Kx3(SB), NOSPLIT, $128-40
+TEXT ·mulQ2_Kx3(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -6396,90 +6400,90 @@ loop:
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      160(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD 384(DX), Y1
+	VPBROADCASTD 384(BX), Y1
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD 768(DX), Y4
+	VPBROADCASTD 768(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y3
 	VMOVDQU      192(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 4(DX), Y5
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 388(DX), Y5
+	VPBROADCASTD 388(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 772(DX), Y5
+	VPBROADCASTD 772(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      224(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 8(DX), Y5
+	VPBROADCASTD 8(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 392(DX), Y5
+	VPBROADCASTD 392(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 776(DX), Y5
+	VPBROADCASTD 776(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      256(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 396(DX), Y5
+	VPBROADCASTD 396(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 780(DX), Y5
+	VPBROADCASTD 780(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VPMADDWD     Y2, Y0, Y0
 	VPMADDWD     Y2, Y1, Y1
 	VPMADDWD     Y2, Y3, Y2
-	PREFETCHT0   2048(CX)
+	PREFETCHT0   (DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      288(CX), Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 784(DX), Y7
+	VPBROADCASTD 784(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      320(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 404(DX), Y8
+	VPBROADCASTD 404(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 788(DX), Y8
+	VPBROADCASTD 788(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      352(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 408(DX), Y8
+	VPBROADCASTD 408(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 792(DX), Y8
+	VPBROADCASTD 792(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      384(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 412(DX), Y8
+	VPBROADCASTD 412(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 796(DX), Y8
+	VPBROADCASTD 796(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6488,52 +6492,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2090(CX)
+	PREFETCHT0   42(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      160(CX), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 800(DX), Y7
+	VPBROADCASTD 800(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      192(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 36(DX), Y8
+	VPBROADCASTD 36(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 420(DX), Y8
+	VPBROADCASTD 420(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 804(DX), Y8
+	VPBROADCASTD 804(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      224(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 40(DX), Y8
+	VPBROADCASTD 40(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 424(DX), Y8
+	VPBROADCASTD 424(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 808(DX), Y8
+	VPBROADCASTD 808(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      256(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 44(DX), Y8
+	VPBROADCASTD 44(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 428(DX), Y8
+	VPBROADCASTD 428(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 812(DX), Y8
+	VPBROADCASTD 812(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6542,52 +6546,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2132(CX)
+	PREFETCHT0   84(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      288(CX), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 816(DX), Y7
+	VPBROADCASTD 816(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      320(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 436(DX), Y8
+	VPBROADCASTD 436(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 820(DX), Y8
+	VPBROADCASTD 820(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      352(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 440(DX), Y8
+	VPBROADCASTD 440(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 824(DX), Y8
+	VPBROADCASTD 824(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      384(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 444(DX), Y8
+	VPBROADCASTD 444(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 828(DX), Y8
+	VPBROADCASTD 828(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6596,52 +6600,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2174(CX)
+	PREFETCHT0   126(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec12<>+0(SB), Y3, Y3
 	VMOVDQU      160(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 832(DX), Y7
+	VPBROADCASTD 832(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      192(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 452(DX), Y8
+	VPBROADCASTD 452(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 836(DX), Y8
+	VPBROADCASTD 836(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      224(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 456(DX), Y8
+	VPBROADCASTD 456(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 840(DX), Y8
+	VPBROADCASTD 840(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      256(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 460(DX), Y8
+	VPBROADCASTD 460(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 844(DX), Y8
+	VPBROADCASTD 844(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6650,52 +6654,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2216(CX)
+	PREFETCHT0   168(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      288(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 848(DX), Y7
+	VPBROADCASTD 848(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      320(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 84(DX), Y8
+	VPBROADCASTD 84(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 468(DX), Y8
+	VPBROADCASTD 468(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 852(DX), Y8
+	VPBROADCASTD 852(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      352(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 88(DX), Y8
+	VPBROADCASTD 88(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 472(DX), Y8
+	VPBROADCASTD 472(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 856(DX), Y8
+	VPBROADCASTD 856(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      384(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 92(DX), Y8
+	VPBROADCASTD 92(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 476(DX), Y8
+	VPBROADCASTD 476(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 860(DX), Y8
+	VPBROADCASTD 860(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6704,52 +6708,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2258(CX)
+	PREFETCHT0   210(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      160(CX), Y6
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 864(DX), Y7
+	VPBROADCASTD 864(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      192(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 484(DX), Y8
+	VPBROADCASTD 484(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 868(DX), Y8
+	VPBROADCASTD 868(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      224(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 488(DX), Y8
+	VPBROADCASTD 488(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 872(DX), Y8
+	VPBROADCASTD 872(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      256(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 492(DX), Y8
+	VPBROADCASTD 492(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 876(DX), Y8
+	VPBROADCASTD 876(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6758,52 +6762,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2300(CX)
+	PREFETCHT0   252(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      288(CX), Y6
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 880(DX), Y7
+	VPBROADCASTD 880(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      320(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 500(DX), Y8
+	VPBROADCASTD 500(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 884(DX), Y8
+	VPBROADCASTD 884(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      352(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 504(DX), Y8
+	VPBROADCASTD 504(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 888(DX), Y8
+	VPBROADCASTD 888(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      384(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 508(DX), Y8
+	VPBROADCASTD 508(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 892(DX), Y8
+	VPBROADCASTD 892(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6812,48 +6816,48 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2342(CX)
+	PREFETCHT0   294(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec12<>+0(SB), Y3, Y3
 	VMOVDQU      416(CX), Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 896(DX), Y7
+	VPBROADCASTD 896(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      448(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 132(DX), Y8
+	VPBROADCASTD 132(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 516(DX), Y8
+	VPBROADCASTD 516(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 900(DX), Y8
+	VPBROADCASTD 900(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 136(DX), Y8
+	VPBROADCASTD 136(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 520(DX), Y8
+	VPBROADCASTD 520(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 904(DX), Y8
+	VPBROADCASTD 904(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      512(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 140(DX), Y8
+	VPBROADCASTD 140(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 524(DX), Y8
+	VPBROADCASTD 524(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 908(DX), Y8
+	VPBROADCASTD 908(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6862,48 +6866,48 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2384(CX)
+	PREFETCHT0   336(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      544(CX), Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 912(DX), Y7
+	VPBROADCASTD 912(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      576(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 148(DX), Y8
+	VPBROADCASTD 148(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 532(DX), Y8
+	VPBROADCASTD 532(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 916(DX), Y8
+	VPBROADCASTD 916(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 152(DX), Y8
+	VPBROADCASTD 152(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 536(DX), Y8
+	VPBROADCASTD 536(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 920(DX), Y8
+	VPBROADCASTD 920(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      640(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 156(DX), Y8
+	VPBROADCASTD 156(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 540(DX), Y8
+	VPBROADCASTD 540(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 924(DX), Y8
+	VPBROADCASTD 924(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6912,52 +6916,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2426(CX)
+	PREFETCHT0   378(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      416(CX), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 928(DX), Y7
+	VPBROADCASTD 928(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      448(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 164(DX), Y8
+	VPBROADCASTD 164(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 548(DX), Y8
+	VPBROADCASTD 548(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 932(DX), Y8
+	VPBROADCASTD 932(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 168(DX), Y8
+	VPBROADCASTD 168(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 552(DX), Y8
+	VPBROADCASTD 552(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 936(DX), Y8
+	VPBROADCASTD 936(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      512(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 172(DX), Y8
+	VPBROADCASTD 172(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 556(DX), Y8
+	VPBROADCASTD 556(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 940(DX), Y8
+	VPBROADCASTD 940(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -6966,52 +6970,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2468(CX)
+	PREFETCHT0   420(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      544(CX), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 944(DX), Y7
+	VPBROADCASTD 944(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      576(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 180(DX), Y8
+	VPBROADCASTD 180(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 564(DX), Y8
+	VPBROADCASTD 564(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 948(DX), Y8
+	VPBROADCASTD 948(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 184(DX), Y8
+	VPBROADCASTD 184(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 568(DX), Y8
+	VPBROADCASTD 568(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 952(DX), Y8
+	VPBROADCASTD 952(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      640(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 188(DX), Y8
+	VPBROADCASTD 188(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 572(DX), Y8
+	VPBROADCASTD 572(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 956(DX), Y8
+	VPBROADCASTD 956(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -7020,52 +7024,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2510(CX)
+	PREFETCHT0   462(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec12<>+0(SB), Y3, Y3
 	VMOVDQU      416(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 960(DX), Y7
+	VPBROADCASTD 960(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      448(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 196(DX), Y8
+	VPBROADCASTD 196(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 580(DX), Y8
+	VPBROADCASTD 580(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 964(DX), Y8
+	VPBROADCASTD 964(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 200(DX), Y8
+	VPBROADCASTD 200(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 584(DX), Y8
+	VPBROADCASTD 584(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 968(DX), Y8
+	VPBROADCASTD 968(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      512(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 204(DX), Y8
+	VPBROADCASTD 204(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 588(DX), Y8
+	VPBROADCASTD 588(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 972(DX), Y8
+	VPBROADCASTD 972(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -7074,52 +7078,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2552(CX)
+	PREFETCHT0   504(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      544(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 976(DX), Y7
+	VPBROADCASTD 976(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      576(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 212(DX), Y8
+	VPBROADCASTD 212(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 596(DX), Y8
+	VPBROADCASTD 596(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 980(DX), Y8
+	VPBROADCASTD 980(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 216(DX), Y8
+	VPBROADCASTD 216(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 600(DX), Y8
+	VPBROADCASTD 600(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 984(DX), Y8
+	VPBROADCASTD 984(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      640(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 220(DX), Y8
+	VPBROADCASTD 220(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 604(DX), Y8
+	VPBROADCASTD 604(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 988(DX), Y8
+	VPBROADCASTD 988(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -7128,52 +7132,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2594(CX)
+	PREFETCHT0   546(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      416(CX), Y6
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 992(DX), Y7
+	VPBROADCASTD 992(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      448(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 228(DX), Y8
+	VPBROADCASTD 228(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 612(DX), Y8
+	VPBROADCASTD 612(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 996(DX), Y8
+	VPBROADCASTD 996(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 232(DX), Y8
+	VPBROADCASTD 232(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 616(DX), Y8
+	VPBROADCASTD 616(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1000(DX), Y8
+	VPBROADCASTD 1000(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      512(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 236(DX), Y8
+	VPBROADCASTD 236(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 620(DX), Y8
+	VPBROADCASTD 620(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1004(DX), Y8
+	VPBROADCASTD 1004(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -7182,52 +7186,52 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2636(CX)
+	PREFETCHT0   588(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      544(CX), Y6
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        vec13<>+0(SB), Y6, Y6
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 1008(DX), Y7
+	VPBROADCASTD 1008(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      576(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 244(DX), Y8
+	VPBROADCASTD 244(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 628(DX), Y8
+	VPBROADCASTD 628(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1012(DX), Y8
+	VPBROADCASTD 1012(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 248(DX), Y8
+	VPBROADCASTD 248(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 632(DX), Y8
+	VPBROADCASTD 632(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1016(DX), Y8
+	VPBROADCASTD 1016(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      640(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
-	VPBROADCASTD 252(DX), Y8
+	VPBROADCASTD 252(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 636(DX), Y8
+	VPBROADCASTD 636(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1020(DX), Y8
+	VPBROADCASTD 1020(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -7236,106 +7240,106 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2678(CX)
+	PREFETCHT0   630(DX)
 	VMOVDQU      32(CX), Y3
 	VPSRLW       $0x04, Y3, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
 	VPSHUFB      vec17<>+0(SB), Y5, Y5
-	VPBROADCASTD 320(DX), Y3
+	VPBROADCASTD 320(BX), Y3
 	VPMADDWD     Y5, Y3, Y3
-	VPBROADCASTD 704(DX), Y4
+	VPBROADCASTD 704(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
-	VPBROADCASTD 1088(DX), Y6
+	VPBROADCASTD 1088(BX), Y6
 	VPMADDWD     Y5, Y6, Y5
 	VMOVDQU      32(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec18<>+0(SB), Y6, Y6
-	VPBROADCASTD 324(DX), Y7
+	VPBROADCASTD 324(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 708(DX), Y7
+	VPBROADCASTD 708(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1092(DX), Y7
+	VPBROADCASTD 1092(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      64(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec17<>+0(SB), Y6, Y6
-	VPBROADCASTD 328(DX), Y7
+	VPBROADCASTD 328(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 712(DX), Y7
+	VPBROADCASTD 712(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1096(DX), Y7
+	VPBROADCASTD 1096(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      64(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec18<>+0(SB), Y6, Y6
-	VPBROADCASTD 332(DX), Y7
+	VPBROADCASTD 332(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 716(DX), Y7
+	VPBROADCASTD 716(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1100(DX), Y7
+	VPBROADCASTD 1100(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      96(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec17<>+0(SB), Y6, Y6
-	VPBROADCASTD 336(DX), Y7
+	VPBROADCASTD 336(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 720(DX), Y7
+	VPBROADCASTD 720(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1104(DX), Y7
+	VPBROADCASTD 1104(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      96(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec18<>+0(SB), Y6, Y6
-	VPBROADCASTD 340(DX), Y7
+	VPBROADCASTD 340(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 724(DX), Y7
+	VPBROADCASTD 724(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1108(DX), Y7
+	VPBROADCASTD 1108(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      128(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec17<>+0(SB), Y6, Y6
-	VPBROADCASTD 344(DX), Y7
+	VPBROADCASTD 344(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 728(DX), Y7
+	VPBROADCASTD 728(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1112(DX), Y7
+	VPBROADCASTD 1112(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      128(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
 	VPSHUFB      vec18<>+0(SB), Y6, Y6
-	VPBROADCASTD 348(DX), Y7
+	VPBROADCASTD 348(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 732(DX), Y7
+	VPBROADCASTD 732(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1116(DX), Y7
+	VPBROADCASTD 1116(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VCVTPH2PS    (CX), Y6
@@ -7345,43 +7349,45 @@ loop:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y7, Y3, Y3
 	VSUBPS       Y3, Y0, Y0
-	VBROADCASTSS 368(DX), Y3
+	VBROADCASTSS 368(BX), Y3
 	VMULPS       Y3, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y6, Y1, Y1
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y7, Y4, Y4
 	VSUBPS       Y4, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y6, Y2, Y2
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y7, Y5, Y5
 	VSUBPS       Y5, Y2, Y2
-	VBROADCASTSS 1136(DX), Y0
+	VBROADCASTSS 1136(BX), Y0
 	VMULPS       Y0, Y2, Y2
-	VADDPS       (BX)(SI*2), Y2, Y2
-	VMOVUPS      Y2, (BX)(SI*2)
+	VADDPS       (SI)(DI*2), Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*2)
+	ADDQ         $0x000002a0, DX
 	ADDQ         $0x000002a0, CX
-	ADDQ         $0x00000480, DX
+	ADDQ         $0x00000480, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ2_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ2_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ2_Kx4(SB), NOSPLIT, $128-40
+TEXT ·mulQ2_Kx4(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ ldd+40(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 
@@ -8603,71 +8609,56 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ3_K(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ3_K(SB), NOSPLIT, $0-40
+// func interleaveQ3_K(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ3_K(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	PREFETCHT0     320(BX)
-	PREFETCHT0     384(BX)
-	PREFETCHT0     448(BX)
-	PREFETCHT0     512(BX)
-	PREFETCHT0     576(BX)
-	PREFETCHT0     640(BX)
-	PREFETCHT0     704(BX)
-	PREFETCHT0     768(BX)
-	PREFETCHT0     832(BX)
-	MOVWLZX        108(DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        108(DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        108(DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        108(DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        108(R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        108(R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        108(R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        108(R8)(DI*1), R9
-	MOVW           R9, 14(CX)
+	MOVWLZX        108(DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        108(DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        108(DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        108(DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        108(DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        108(DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        108(DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        108(DI)(SI*1), R8
+	MOVW           R8, 14(CX)
 	VPXOR          Y0, Y0, Y0
 	VMOVQ          96(DX), X0
 	VPINSRD        $0x02, 104(DX), X0, X0
-	VMOVQ          96(R8), X1
-	VPINSRD        $0x02, 104(R8), X1, X1
+	VMOVQ          96(DI), X1
+	VPINSRD        $0x02, 104(DI), X1, X1
 	VINSERTI128    $0x01, X1, Y0, Y0
 	VPXOR          Y1, Y1, Y1
-	VMOVQ          96(DX)(SI*1), X1
-	VPINSRD        $0x02, 104(DX)(SI*1), X1, X1
-	VMOVQ          96(R8)(SI*1), X2
-	VPINSRD        $0x02, 104(R8)(SI*1), X2, X2
+	VMOVQ          96(DX)(BX*1), X1
+	VPINSRD        $0x02, 104(DX)(BX*1), X1, X1
+	VMOVQ          96(DI)(BX*1), X2
+	VPINSRD        $0x02, 104(DI)(BX*1), X2, X2
 	VINSERTI128    $0x01, X2, Y1, Y1
 	VPXOR          Y2, Y2, Y2
-	VMOVQ          96(DX)(SI*2), X2
-	VPINSRD        $0x02, 104(DX)(SI*2), X2, X2
-	VMOVQ          96(R8)(SI*2), X3
-	VPINSRD        $0x02, 104(R8)(SI*2), X3, X3
+	VMOVQ          96(DX)(BX*2), X2
+	VPINSRD        $0x02, 104(DX)(BX*2), X2, X2
+	VMOVQ          96(DI)(BX*2), X3
+	VPINSRD        $0x02, 104(DI)(BX*2), X3, X3
 	VINSERTI128    $0x01, X3, Y2, Y2
 	VPXOR          Y3, Y3, Y3
-	VMOVQ          96(DX)(DI*1), X3
-	VPINSRD        $0x02, 104(DX)(DI*1), X3, X3
-	VMOVQ          96(R8)(DI*1), X4
-	VPINSRD        $0x02, 104(R8)(DI*1), X4, X4
+	VMOVQ          96(DX)(SI*1), X3
+	VPINSRD        $0x02, 104(DX)(SI*1), X3, X3
+	VMOVQ          96(DI)(SI*1), X4
+	VPINSRD        $0x02, 104(DI)(SI*1), X4, X4
 	VINSERTI128    $0x01, X4, Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
@@ -8680,13 +8671,13 @@ loop:
 	VMOVDQU        Y1, 48(CX)
 	VMOVDQU        Y2, 80(CX)
 	VBROADCASTI128 (DX), Y0
-	VINSERTI128    $0x01, (R8), Y0, Y0
-	VBROADCASTI128 (DX)(SI*1), Y1
-	VINSERTI128    $0x01, (R8)(SI*1), Y1, Y1
-	VBROADCASTI128 (DX)(SI*2), Y2
-	VINSERTI128    $0x01, (R8)(SI*2), Y2, Y2
-	VBROADCASTI128 (DX)(DI*1), Y3
-	VINSERTI128    $0x01, (R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, (DI), Y0, Y0
+	VBROADCASTI128 (DX)(BX*1), Y1
+	VINSERTI128    $0x01, (DI)(BX*1), Y1, Y1
+	VBROADCASTI128 (DX)(BX*2), Y2
+	VINSERTI128    $0x01, (DI)(BX*2), Y2, Y2
+	VBROADCASTI128 (DX)(SI*1), Y3
+	VINSERTI128    $0x01, (DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -8700,13 +8691,13 @@ loop:
 	VMOVDQU        Y2, 176(CX)
 	VMOVDQU        Y3, 208(CX)
 	VBROADCASTI128 16(DX), Y0
-	VINSERTI128    $0x01, 16(R8), Y0, Y0
-	VBROADCASTI128 16(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 16(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 16(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 16(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 16(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 16(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 16(DI), Y0, Y0
+	VBROADCASTI128 16(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 16(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 16(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 16(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 16(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 16(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -8720,13 +8711,13 @@ loop:
 	VMOVDQU        Y2, 304(CX)
 	VMOVDQU        Y3, 336(CX)
 	VBROADCASTI128 32(DX), Y0
-	VINSERTI128    $0x01, 32(R8), Y0, Y0
-	VBROADCASTI128 32(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 32(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 32(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 32(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 32(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 32(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 32(DI), Y0, Y0
+	VBROADCASTI128 32(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 32(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 32(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 32(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 32(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 32(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -8740,13 +8731,13 @@ loop:
 	VMOVDQU        Y2, 432(CX)
 	VMOVDQU        Y3, 464(CX)
 	VBROADCASTI128 48(DX), Y0
-	VINSERTI128    $0x01, 48(R8), Y0, Y0
-	VBROADCASTI128 48(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 48(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 48(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 48(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 48(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 48(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 48(DI), Y0, Y0
+	VBROADCASTI128 48(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 48(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 48(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 48(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 48(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 48(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -8760,13 +8751,13 @@ loop:
 	VMOVDQU        Y2, 560(CX)
 	VMOVDQU        Y3, 592(CX)
 	VBROADCASTI128 64(DX), Y0
-	VINSERTI128    $0x01, 64(R8), Y0, Y0
-	VBROADCASTI128 64(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 64(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 64(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 64(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 64(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 64(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 64(DI), Y0, Y0
+	VBROADCASTI128 64(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 64(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 64(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 64(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 64(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 64(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -8780,13 +8771,13 @@ loop:
 	VMOVDQU        Y2, 688(CX)
 	VMOVDQU        Y3, 720(CX)
 	VBROADCASTI128 80(DX), Y0
-	VINSERTI128    $0x01, 80(R8), Y0, Y0
-	VBROADCASTI128 80(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 80(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 80(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 80(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 80(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 80(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 80(DI), Y0, Y0
+	VBROADCASTI128 80(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 80(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 80(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 80(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 80(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 80(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -8800,21 +8791,21 @@ loop:
 	VMOVDQU        Y2, 816(CX)
 	VMOVDQU        Y3, 848(CX)
 	ADDQ           $0x00000370, CX
-	ADDQ           $0x00000370, BX
 	ADDQ           $0x0000006e, DX
-	ADDQ           $0x0000006e, R8
+	ADDQ           $0x0000006e, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ3_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ3_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ3_Kx1(SB), NOSPLIT, $128-40
+TEXT ·mulQ3_Kx1(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 loop:
 	VMOVDQU      16(CX), Y0
@@ -8854,7 +8845,7 @@ loop:
 	VPSLLW       $0x02, Y2, Y2
 	VPAND        vec22<>+0(SB), Y2, Y2
 	VPOR         Y2, Y1, Y1
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPMADDUBSW   Y2, Y1, Y1
 	VMOVDQU      400(CX), Y2
 	VPAND        vec13<>+0(SB), Y2, Y2
@@ -8862,7 +8853,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 4(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      432(CX), Y2
@@ -8871,7 +8862,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      464(CX), Y2
@@ -8880,11 +8871,11 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 12(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDWD     Y0, Y1, Y0
-	PREFETCHT0   2048(CX)
+	PREFETCHT0   (DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -8894,7 +8885,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      528(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
@@ -8902,7 +8893,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      560(CX), Y3
@@ -8911,7 +8902,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      592(CX), Y3
@@ -8920,12 +8911,12 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2103(CX)
+	PREFETCHT0   55(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -8936,7 +8927,7 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      400(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
@@ -8945,7 +8936,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      432(CX), Y3
@@ -8955,7 +8946,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      464(CX), Y3
@@ -8965,12 +8956,12 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2158(CX)
+	PREFETCHT0   110(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -8981,7 +8972,7 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      528(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
@@ -8990,7 +8981,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      560(CX), Y3
@@ -9000,7 +8991,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      592(CX), Y3
@@ -9010,12 +9001,12 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2213(CX)
+	PREFETCHT0   165(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9025,7 +9016,7 @@ loop:
 	VMOVDQU      112(CX), Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      400(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -9033,7 +9024,7 @@ loop:
 	VMOVDQU      144(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      432(CX), Y3
@@ -9042,7 +9033,7 @@ loop:
 	VMOVDQU      176(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      464(CX), Y3
@@ -9051,12 +9042,12 @@ loop:
 	VMOVDQU      208(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2268(CX)
+	PREFETCHT0   220(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9066,7 +9057,7 @@ loop:
 	VMOVDQU      240(CX), Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      528(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -9074,7 +9065,7 @@ loop:
 	VMOVDQU      272(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      560(CX), Y3
@@ -9083,7 +9074,7 @@ loop:
 	VMOVDQU      304(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      592(CX), Y3
@@ -9092,12 +9083,12 @@ loop:
 	VMOVDQU      336(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2323(CX)
+	PREFETCHT0   275(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9108,7 +9099,7 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      400(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
@@ -9117,7 +9108,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      432(CX), Y3
@@ -9127,7 +9118,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      464(CX), Y3
@@ -9137,12 +9128,12 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2378(CX)
+	PREFETCHT0   330(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9153,7 +9144,7 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      528(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
@@ -9162,7 +9153,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      560(CX), Y3
@@ -9172,7 +9163,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      592(CX), Y3
@@ -9182,12 +9173,12 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2433(CX)
+	PREFETCHT0   385(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9197,7 +9188,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      656(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
@@ -9205,7 +9196,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      688(CX), Y3
@@ -9214,7 +9205,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      720(CX), Y3
@@ -9223,12 +9214,12 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2488(CX)
+	PREFETCHT0   440(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9238,7 +9229,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      784(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
@@ -9246,7 +9237,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      816(CX), Y3
@@ -9255,7 +9246,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      848(CX), Y3
@@ -9264,12 +9255,12 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2543(CX)
+	PREFETCHT0   495(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9280,7 +9271,7 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      656(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
@@ -9289,7 +9280,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      688(CX), Y3
@@ -9299,7 +9290,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      720(CX), Y3
@@ -9309,12 +9300,12 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2598(CX)
+	PREFETCHT0   550(DX)
 	VMOVDQU      64(SP), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9325,7 +9316,7 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      784(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
@@ -9334,7 +9325,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      816(CX), Y3
@@ -9344,7 +9335,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      848(CX), Y3
@@ -9354,12 +9345,12 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2653(CX)
+	PREFETCHT0   605(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9370,7 +9361,7 @@ loop:
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      656(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -9379,7 +9370,7 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      688(CX), Y3
@@ -9389,7 +9380,7 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      720(CX), Y3
@@ -9399,12 +9390,12 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2708(CX)
+	PREFETCHT0   660(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9415,7 +9406,7 @@ loop:
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      784(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -9424,7 +9415,7 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      816(CX), Y3
@@ -9434,7 +9425,7 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      848(CX), Y3
@@ -9444,12 +9435,12 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2763(CX)
+	PREFETCHT0   715(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9460,7 +9451,7 @@ loop:
 	VPSRLW       $0x05, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      656(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
@@ -9469,7 +9460,7 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      688(CX), Y3
@@ -9479,7 +9470,7 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      720(CX), Y3
@@ -9489,12 +9480,12 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2818(CX)
+	PREFETCHT0   770(DX)
 	VMOVDQU      96(SP), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -9505,7 +9496,7 @@ loop:
 	VPSRLW       $0x05, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      784(CX), Y3
 	VPSRLW       $0x06, Y3, Y3
@@ -9514,7 +9505,7 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      816(CX), Y3
@@ -9524,7 +9515,7 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      848(CX), Y3
@@ -9534,57 +9525,57 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2873(CX)
+	PREFETCHT0   825(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec26<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
-	VPBROADCASTD 320(DX), Y2
+	VPBROADCASTD 320(BX), Y2
 	VPMADDWD     Y1, Y2, Y1
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec27<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 324(DX), Y3
+	VPBROADCASTD 324(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec26<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 328(DX), Y3
+	VPBROADCASTD 328(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec27<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 332(DX), Y3
+	VPBROADCASTD 332(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec26<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 336(DX), Y3
+	VPBROADCASTD 336(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec27<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 340(DX), Y3
+	VPBROADCASTD 340(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec26<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 344(DX), Y3
+	VPBROADCASTD 344(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec27<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
-	VPBROADCASTD 348(DX), Y3
+	VPBROADCASTD 348(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VPSLLD       $0x02, Y1, Y1
@@ -9592,12 +9583,13 @@ loop:
 	VCVTPH2PS    (CX), Y1
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y1, Y0, Y0
-	VBROADCASTSS 368(DX), Y1
+	VBROADCASTSS 368(BX), Y1
 	VMULPS       Y1, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         $0x00000370, DX
 	ADDQ         $0x00000370, CX
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x00000180, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
@@ -9693,15 +9685,16 @@ DATA vec27<>+24(SB)/4, $0x0b800a80
 DATA vec27<>+28(SB)/4, $0x0f800e80
 GLOBL vec27<>(SB), RODATA|NOPTR, $32
 
-// func mulQ3_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ3_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ3_Kx2(SB), NOSPLIT, $128-40
+TEXT ·mulQ3_Kx2(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      16(CX), Y0
@@ -9741,9 +9734,9 @@ loop:
 	VPSLLW       $0x02, Y0, Y0
 	VPAND        vec22<>+0(SB), Y0, Y0
 	VPOR         Y0, Y2, Y2
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y2, Y0
-	VPBROADCASTD 384(DX), Y3
+	VPBROADCASTD 384(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      400(CX), Y3
 	VPAND        vec13<>+0(SB), Y3, Y3
@@ -9751,10 +9744,10 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 388(DX), Y4
+	VPBROADCASTD 388(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      432(CX), Y3
@@ -9763,10 +9756,10 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 392(DX), Y4
+	VPBROADCASTD 392(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      464(CX), Y3
@@ -9775,15 +9768,15 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 396(DX), Y4
+	VPBROADCASTD 396(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y0, Y0
 	VPMADDWD     Y1, Y2, Y1
-	PREFETCHT0   2048(CX)
+	PREFETCHT0   (DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -9793,9 +9786,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      528(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
@@ -9803,10 +9796,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 404(DX), Y6
+	VPBROADCASTD 404(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      560(CX), Y5
@@ -9815,10 +9808,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 408(DX), Y6
+	VPBROADCASTD 408(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      592(CX), Y5
@@ -9827,17 +9820,17 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 412(DX), Y6
+	VPBROADCASTD 412(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2103(CX)
+	PREFETCHT0   55(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -9848,9 +9841,9 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      400(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
@@ -9859,10 +9852,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 36(DX), Y6
+	VPBROADCASTD 36(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 420(DX), Y6
+	VPBROADCASTD 420(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      432(CX), Y5
@@ -9872,10 +9865,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 40(DX), Y6
+	VPBROADCASTD 40(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 424(DX), Y6
+	VPBROADCASTD 424(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      464(CX), Y5
@@ -9885,17 +9878,17 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 44(DX), Y6
+	VPBROADCASTD 44(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 428(DX), Y6
+	VPBROADCASTD 428(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2158(CX)
+	PREFETCHT0   110(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -9906,9 +9899,9 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      528(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
@@ -9917,10 +9910,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 436(DX), Y6
+	VPBROADCASTD 436(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      560(CX), Y5
@@ -9930,10 +9923,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 440(DX), Y6
+	VPBROADCASTD 440(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      592(CX), Y5
@@ -9943,17 +9936,17 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 444(DX), Y6
+	VPBROADCASTD 444(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2213(CX)
+	PREFETCHT0   165(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -9963,9 +9956,9 @@ loop:
 	VMOVDQU      112(CX), Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      400(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -9973,10 +9966,10 @@ loop:
 	VMOVDQU      144(CX), Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 452(DX), Y6
+	VPBROADCASTD 452(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      432(CX), Y5
@@ -9985,10 +9978,10 @@ loop:
 	VMOVDQU      176(CX), Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 456(DX), Y6
+	VPBROADCASTD 456(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      464(CX), Y5
@@ -9997,17 +9990,17 @@ loop:
 	VMOVDQU      208(CX), Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 460(DX), Y6
+	VPBROADCASTD 460(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2268(CX)
+	PREFETCHT0   220(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10017,9 +10010,9 @@ loop:
 	VMOVDQU      240(CX), Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      528(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -10027,10 +10020,10 @@ loop:
 	VMOVDQU      272(CX), Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 84(DX), Y6
+	VPBROADCASTD 84(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 468(DX), Y6
+	VPBROADCASTD 468(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      560(CX), Y5
@@ -10039,10 +10032,10 @@ loop:
 	VMOVDQU      304(CX), Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 88(DX), Y6
+	VPBROADCASTD 88(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 472(DX), Y6
+	VPBROADCASTD 472(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      592(CX), Y5
@@ -10051,17 +10044,17 @@ loop:
 	VMOVDQU      336(CX), Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 92(DX), Y6
+	VPBROADCASTD 92(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 476(DX), Y6
+	VPBROADCASTD 476(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2323(CX)
+	PREFETCHT0   275(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10072,9 +10065,9 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      400(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
@@ -10083,10 +10076,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 100(DX), Y6
+	VPBROADCASTD 100(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 484(DX), Y6
+	VPBROADCASTD 484(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      432(CX), Y5
@@ -10096,10 +10089,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 104(DX), Y6
+	VPBROADCASTD 104(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 488(DX), Y6
+	VPBROADCASTD 488(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      464(CX), Y5
@@ -10109,17 +10102,17 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 108(DX), Y6
+	VPBROADCASTD 108(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 492(DX), Y6
+	VPBROADCASTD 492(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2378(CX)
+	PREFETCHT0   330(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10130,9 +10123,9 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      528(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
@@ -10141,10 +10134,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 116(DX), Y6
+	VPBROADCASTD 116(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 500(DX), Y6
+	VPBROADCASTD 500(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      560(CX), Y5
@@ -10154,10 +10147,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 120(DX), Y6
+	VPBROADCASTD 120(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 504(DX), Y6
+	VPBROADCASTD 504(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      592(CX), Y5
@@ -10167,17 +10160,17 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 124(DX), Y6
+	VPBROADCASTD 124(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 508(DX), Y6
+	VPBROADCASTD 508(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2433(CX)
+	PREFETCHT0   385(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10187,9 +10180,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      656(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
@@ -10197,10 +10190,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 132(DX), Y6
+	VPBROADCASTD 132(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 516(DX), Y6
+	VPBROADCASTD 516(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      688(CX), Y5
@@ -10209,10 +10202,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 136(DX), Y6
+	VPBROADCASTD 136(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 520(DX), Y6
+	VPBROADCASTD 520(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      720(CX), Y5
@@ -10221,17 +10214,17 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 140(DX), Y6
+	VPBROADCASTD 140(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 524(DX), Y6
+	VPBROADCASTD 524(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2488(CX)
+	PREFETCHT0   440(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10241,9 +10234,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      784(CX), Y5
 	VPAND        vec13<>+0(SB), Y5, Y5
@@ -10251,10 +10244,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 148(DX), Y6
+	VPBROADCASTD 148(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 532(DX), Y6
+	VPBROADCASTD 532(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      816(CX), Y5
@@ -10263,10 +10256,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 152(DX), Y6
+	VPBROADCASTD 152(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 536(DX), Y6
+	VPBROADCASTD 536(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      848(CX), Y5
@@ -10275,17 +10268,17 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 156(DX), Y6
+	VPBROADCASTD 156(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 540(DX), Y6
+	VPBROADCASTD 540(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2543(CX)
+	PREFETCHT0   495(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10296,9 +10289,9 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      656(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
@@ -10307,10 +10300,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 164(DX), Y6
+	VPBROADCASTD 164(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 548(DX), Y6
+	VPBROADCASTD 548(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      688(CX), Y5
@@ -10320,10 +10313,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 168(DX), Y6
+	VPBROADCASTD 168(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 552(DX), Y6
+	VPBROADCASTD 552(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      720(CX), Y5
@@ -10333,17 +10326,17 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 172(DX), Y6
+	VPBROADCASTD 172(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 556(DX), Y6
+	VPBROADCASTD 556(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2598(CX)
+	PREFETCHT0   550(DX)
 	VMOVDQU      64(SP), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10354,9 +10347,9 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      784(CX), Y5
 	VPSRLW       $0x02, Y5, Y5
@@ -10365,10 +10358,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 180(DX), Y6
+	VPBROADCASTD 180(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 564(DX), Y6
+	VPBROADCASTD 564(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      816(CX), Y5
@@ -10378,10 +10371,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 184(DX), Y6
+	VPBROADCASTD 184(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 568(DX), Y6
+	VPBROADCASTD 568(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      848(CX), Y5
@@ -10391,17 +10384,17 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 188(DX), Y6
+	VPBROADCASTD 188(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 572(DX), Y6
+	VPBROADCASTD 572(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2653(CX)
+	PREFETCHT0   605(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10412,9 +10405,9 @@ loop:
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      656(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -10423,10 +10416,10 @@ loop:
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 196(DX), Y6
+	VPBROADCASTD 196(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 580(DX), Y6
+	VPBROADCASTD 580(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      688(CX), Y5
@@ -10436,10 +10429,10 @@ loop:
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 200(DX), Y6
+	VPBROADCASTD 200(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 584(DX), Y6
+	VPBROADCASTD 584(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      720(CX), Y5
@@ -10449,17 +10442,17 @@ loop:
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 204(DX), Y6
+	VPBROADCASTD 204(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 588(DX), Y6
+	VPBROADCASTD 588(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2708(CX)
+	PREFETCHT0   660(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10470,9 +10463,9 @@ loop:
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      784(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -10481,10 +10474,10 @@ loop:
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 212(DX), Y6
+	VPBROADCASTD 212(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 596(DX), Y6
+	VPBROADCASTD 596(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      816(CX), Y5
@@ -10494,10 +10487,10 @@ loop:
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 216(DX), Y6
+	VPBROADCASTD 216(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 600(DX), Y6
+	VPBROADCASTD 600(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      848(CX), Y5
@@ -10507,17 +10500,17 @@ loop:
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 220(DX), Y6
+	VPBROADCASTD 220(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 604(DX), Y6
+	VPBROADCASTD 604(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2763(CX)
+	PREFETCHT0   715(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10528,9 +10521,9 @@ loop:
 	VPSRLW       $0x05, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      656(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
@@ -10539,10 +10532,10 @@ loop:
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 228(DX), Y6
+	VPBROADCASTD 228(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 612(DX), Y6
+	VPBROADCASTD 612(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      688(CX), Y5
@@ -10552,10 +10545,10 @@ loop:
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 232(DX), Y6
+	VPBROADCASTD 232(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 616(DX), Y6
+	VPBROADCASTD 616(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      720(CX), Y5
@@ -10565,17 +10558,17 @@ loop:
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 236(DX), Y6
+	VPBROADCASTD 236(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 620(DX), Y6
+	VPBROADCASTD 620(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2818(CX)
+	PREFETCHT0   770(DX)
 	VMOVDQU      96(SP), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -10586,9 +10579,9 @@ loop:
 	VPSRLW       $0x05, Y3, Y3
 	VPAND        vec22<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      784(CX), Y5
 	VPSRLW       $0x06, Y5, Y5
@@ -10597,10 +10590,10 @@ loop:
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 244(DX), Y6
+	VPBROADCASTD 244(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 628(DX), Y6
+	VPBROADCASTD 628(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      816(CX), Y5
@@ -10610,10 +10603,10 @@ loop:
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 248(DX), Y6
+	VPBROADCASTD 248(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 632(DX), Y6
+	VPBROADCASTD 632(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      848(CX), Y5
@@ -10623,85 +10616,85 @@ loop:
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        vec22<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 252(DX), Y6
+	VPBROADCASTD 252(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 636(DX), Y6
+	VPBROADCASTD 636(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2873(CX)
+	PREFETCHT0   825(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec26<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
-	VPBROADCASTD 320(DX), Y2
+	VPBROADCASTD 320(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
-	VPBROADCASTD 704(DX), Y4
+	VPBROADCASTD 704(BX), Y4
 	VPMADDWD     Y3, Y4, Y3
 	VMOVDQU      (SP), Y4
 	VPSHUFB      vec27<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 324(DX), Y5
+	VPBROADCASTD 324(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 708(DX), Y5
+	VPBROADCASTD 708(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      32(SP), Y4
 	VPSHUFB      vec26<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 328(DX), Y5
+	VPBROADCASTD 328(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 712(DX), Y5
+	VPBROADCASTD 712(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      32(SP), Y4
 	VPSHUFB      vec27<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 332(DX), Y5
+	VPBROADCASTD 332(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 716(DX), Y5
+	VPBROADCASTD 716(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      64(SP), Y4
 	VPSHUFB      vec26<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 336(DX), Y5
+	VPBROADCASTD 336(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 720(DX), Y5
+	VPBROADCASTD 720(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      64(SP), Y4
 	VPSHUFB      vec27<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 340(DX), Y5
+	VPBROADCASTD 340(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 724(DX), Y5
+	VPBROADCASTD 724(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      96(SP), Y4
 	VPSHUFB      vec26<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 344(DX), Y5
+	VPBROADCASTD 344(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 728(DX), Y5
+	VPBROADCASTD 728(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      96(SP), Y4
 	VPSHUFB      vec27<>+0(SB), Y4, Y4
 	VPSRAW       $0x08, Y4, Y4
-	VPBROADCASTD 348(DX), Y5
+	VPBROADCASTD 348(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 732(DX), Y5
+	VPBROADCASTD 732(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VPSLLD       $0x02, Y2, Y2
@@ -10711,32 +10704,34 @@ loop:
 	VCVTPH2PS    (CX), Y2
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y2, Y0, Y0
-	VBROADCASTSS 368(DX), Y3
+	VBROADCASTSS 368(BX), Y3
 	VMULPS       Y3, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
+	ADDQ         $0x00000370, DX
 	ADDQ         $0x00000370, CX
-	ADDQ         $0x00000300, DX
+	ADDQ         $0x00000300, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ3_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ3_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ3_Kx3(SB), NOSPLIT, $128-40
+TEXT ·mulQ3_Kx3(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      16(CX), Y0
@@ -10776,11 +10771,11 @@ loop:
 	VPSLLW       $0x02, Y0, Y0
 	VPAND        vec22<>+0(SB), Y0, Y0
 	VPOR         Y0, Y3, Y3
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD 384(DX), Y1
+	VPBROADCASTD 384(BX), Y1
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD 768(DX), Y4
+	VPBROADCASTD 768(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y3
 	VMOVDQU      400(CX), Y4
 	VPAND        vec13<>+0(SB), Y4, Y4
@@ -10788,13 +10783,13 @@ loop:
 	VPSLLW       $0x02, Y5, Y5
 	VPAND        vec22<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 4(DX), Y5
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 388(DX), Y5
+	VPBROADCASTD 388(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 772(DX), Y5
+	VPBROADCASTD 772(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      432(CX), Y4
@@ -10803,13 +10798,13 @@ loop:
 	VPSLLW       $0x02, Y5, Y5
 	VPAND        vec22<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 8(DX), Y5
+	VPBROADCASTD 8(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 392(DX), Y5
+	VPBROADCASTD 392(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 776(DX), Y5
+	VPBROADCASTD 776(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      464(CX), Y4
@@ -10818,19 +10813,19 @@ loop:
 	VPSLLW       $0x02, Y5, Y5
 	VPAND        vec22<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 396(DX), Y5
+	VPBROADCASTD 396(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 780(DX), Y5
+	VPBROADCASTD 780(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VPMADDWD     Y2, Y0, Y0
 	VPMADDWD     Y2, Y1, Y1
 	VPMADDWD     Y2, Y3, Y2
-	PREFETCHT0   2048(CX)
+	PREFETCHT0   (DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -10840,11 +10835,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 784(DX), Y7
+	VPBROADCASTD 784(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      528(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
@@ -10852,13 +10847,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 404(DX), Y8
+	VPBROADCASTD 404(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 788(DX), Y8
+	VPBROADCASTD 788(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      560(CX), Y7
@@ -10867,13 +10862,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 408(DX), Y8
+	VPBROADCASTD 408(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 792(DX), Y8
+	VPBROADCASTD 792(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      592(CX), Y7
@@ -10882,13 +10877,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 412(DX), Y8
+	VPBROADCASTD 412(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 796(DX), Y8
+	VPBROADCASTD 796(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -10897,7 +10892,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2103(CX)
+	PREFETCHT0   55(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -10908,11 +10903,11 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 800(DX), Y7
+	VPBROADCASTD 800(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      400(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
@@ -10921,13 +10916,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 36(DX), Y8
+	VPBROADCASTD 36(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 420(DX), Y8
+	VPBROADCASTD 420(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 804(DX), Y8
+	VPBROADCASTD 804(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      432(CX), Y7
@@ -10937,13 +10932,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 40(DX), Y8
+	VPBROADCASTD 40(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 424(DX), Y8
+	VPBROADCASTD 424(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 808(DX), Y8
+	VPBROADCASTD 808(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      464(CX), Y7
@@ -10953,13 +10948,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 44(DX), Y8
+	VPBROADCASTD 44(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 428(DX), Y8
+	VPBROADCASTD 428(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 812(DX), Y8
+	VPBROADCASTD 812(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -10968,7 +10963,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2158(CX)
+	PREFETCHT0   110(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -10979,11 +10974,11 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 816(DX), Y7
+	VPBROADCASTD 816(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      528(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
@@ -10992,13 +10987,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 436(DX), Y8
+	VPBROADCASTD 436(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 820(DX), Y8
+	VPBROADCASTD 820(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      560(CX), Y7
@@ -11008,13 +11003,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 440(DX), Y8
+	VPBROADCASTD 440(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 824(DX), Y8
+	VPBROADCASTD 824(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      592(CX), Y7
@@ -11024,13 +11019,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 444(DX), Y8
+	VPBROADCASTD 444(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 828(DX), Y8
+	VPBROADCASTD 828(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11039,7 +11034,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2213(CX)
+	PREFETCHT0   165(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11049,11 +11044,11 @@ loop:
 	VMOVDQU      112(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 832(DX), Y7
+	VPBROADCASTD 832(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      400(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -11061,13 +11056,13 @@ loop:
 	VMOVDQU      144(CX), Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 452(DX), Y8
+	VPBROADCASTD 452(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 836(DX), Y8
+	VPBROADCASTD 836(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      432(CX), Y7
@@ -11076,13 +11071,13 @@ loop:
 	VMOVDQU      176(CX), Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 456(DX), Y8
+	VPBROADCASTD 456(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 840(DX), Y8
+	VPBROADCASTD 840(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      464(CX), Y7
@@ -11091,13 +11086,13 @@ loop:
 	VMOVDQU      208(CX), Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 460(DX), Y8
+	VPBROADCASTD 460(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 844(DX), Y8
+	VPBROADCASTD 844(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11106,7 +11101,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2268(CX)
+	PREFETCHT0   220(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11116,11 +11111,11 @@ loop:
 	VMOVDQU      240(CX), Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 848(DX), Y7
+	VPBROADCASTD 848(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      528(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -11128,13 +11123,13 @@ loop:
 	VMOVDQU      272(CX), Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 84(DX), Y8
+	VPBROADCASTD 84(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 468(DX), Y8
+	VPBROADCASTD 468(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 852(DX), Y8
+	VPBROADCASTD 852(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      560(CX), Y7
@@ -11143,13 +11138,13 @@ loop:
 	VMOVDQU      304(CX), Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 88(DX), Y8
+	VPBROADCASTD 88(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 472(DX), Y8
+	VPBROADCASTD 472(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 856(DX), Y8
+	VPBROADCASTD 856(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      592(CX), Y7
@@ -11158,13 +11153,13 @@ loop:
 	VMOVDQU      336(CX), Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 92(DX), Y8
+	VPBROADCASTD 92(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 476(DX), Y8
+	VPBROADCASTD 476(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 860(DX), Y8
+	VPBROADCASTD 860(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11173,7 +11168,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2323(CX)
+	PREFETCHT0   275(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11184,11 +11179,11 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 864(DX), Y7
+	VPBROADCASTD 864(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      400(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
@@ -11197,13 +11192,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 484(DX), Y8
+	VPBROADCASTD 484(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 868(DX), Y8
+	VPBROADCASTD 868(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      432(CX), Y7
@@ -11213,13 +11208,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 488(DX), Y8
+	VPBROADCASTD 488(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 872(DX), Y8
+	VPBROADCASTD 872(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      464(CX), Y7
@@ -11229,13 +11224,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 492(DX), Y8
+	VPBROADCASTD 492(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 876(DX), Y8
+	VPBROADCASTD 876(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11244,7 +11239,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2378(CX)
+	PREFETCHT0   330(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11255,11 +11250,11 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 880(DX), Y7
+	VPBROADCASTD 880(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      528(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
@@ -11268,13 +11263,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 500(DX), Y8
+	VPBROADCASTD 500(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 884(DX), Y8
+	VPBROADCASTD 884(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      560(CX), Y7
@@ -11284,13 +11279,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 504(DX), Y8
+	VPBROADCASTD 504(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 888(DX), Y8
+	VPBROADCASTD 888(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      592(CX), Y7
@@ -11300,13 +11295,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 508(DX), Y8
+	VPBROADCASTD 508(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 892(DX), Y8
+	VPBROADCASTD 892(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11315,7 +11310,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2433(CX)
+	PREFETCHT0   385(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11325,11 +11320,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 896(DX), Y7
+	VPBROADCASTD 896(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      656(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
@@ -11337,13 +11332,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 132(DX), Y8
+	VPBROADCASTD 132(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 516(DX), Y8
+	VPBROADCASTD 516(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 900(DX), Y8
+	VPBROADCASTD 900(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      688(CX), Y7
@@ -11352,13 +11347,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 136(DX), Y8
+	VPBROADCASTD 136(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 520(DX), Y8
+	VPBROADCASTD 520(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 904(DX), Y8
+	VPBROADCASTD 904(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      720(CX), Y7
@@ -11367,13 +11362,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 140(DX), Y8
+	VPBROADCASTD 140(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 524(DX), Y8
+	VPBROADCASTD 524(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 908(DX), Y8
+	VPBROADCASTD 908(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11382,7 +11377,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2488(CX)
+	PREFETCHT0   440(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11392,11 +11387,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 912(DX), Y7
+	VPBROADCASTD 912(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      784(CX), Y7
 	VPAND        vec13<>+0(SB), Y7, Y7
@@ -11404,13 +11399,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 148(DX), Y8
+	VPBROADCASTD 148(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 532(DX), Y8
+	VPBROADCASTD 532(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 916(DX), Y8
+	VPBROADCASTD 916(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      816(CX), Y7
@@ -11419,13 +11414,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 152(DX), Y8
+	VPBROADCASTD 152(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 536(DX), Y8
+	VPBROADCASTD 536(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 920(DX), Y8
+	VPBROADCASTD 920(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      848(CX), Y7
@@ -11434,13 +11429,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 156(DX), Y8
+	VPBROADCASTD 156(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 540(DX), Y8
+	VPBROADCASTD 540(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 924(DX), Y8
+	VPBROADCASTD 924(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11449,7 +11444,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2543(CX)
+	PREFETCHT0   495(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11460,11 +11455,11 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 928(DX), Y7
+	VPBROADCASTD 928(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      656(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
@@ -11473,13 +11468,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 164(DX), Y8
+	VPBROADCASTD 164(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 548(DX), Y8
+	VPBROADCASTD 548(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 932(DX), Y8
+	VPBROADCASTD 932(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      688(CX), Y7
@@ -11489,13 +11484,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 168(DX), Y8
+	VPBROADCASTD 168(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 552(DX), Y8
+	VPBROADCASTD 552(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 936(DX), Y8
+	VPBROADCASTD 936(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      720(CX), Y7
@@ -11505,13 +11500,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 172(DX), Y8
+	VPBROADCASTD 172(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 556(DX), Y8
+	VPBROADCASTD 556(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 940(DX), Y8
+	VPBROADCASTD 940(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11520,7 +11515,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2598(CX)
+	PREFETCHT0   550(DX)
 	VMOVDQU      64(SP), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11531,11 +11526,11 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 944(DX), Y7
+	VPBROADCASTD 944(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      784(CX), Y7
 	VPSRLW       $0x02, Y7, Y7
@@ -11544,13 +11539,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 180(DX), Y8
+	VPBROADCASTD 180(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 564(DX), Y8
+	VPBROADCASTD 564(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 948(DX), Y8
+	VPBROADCASTD 948(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      816(CX), Y7
@@ -11560,13 +11555,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 184(DX), Y8
+	VPBROADCASTD 184(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 568(DX), Y8
+	VPBROADCASTD 568(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 952(DX), Y8
+	VPBROADCASTD 952(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      848(CX), Y7
@@ -11576,13 +11571,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 188(DX), Y8
+	VPBROADCASTD 188(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 572(DX), Y8
+	VPBROADCASTD 572(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 956(DX), Y8
+	VPBROADCASTD 956(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11591,7 +11586,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2653(CX)
+	PREFETCHT0   605(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11602,11 +11597,11 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 960(DX), Y7
+	VPBROADCASTD 960(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      656(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -11615,13 +11610,13 @@ loop:
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 196(DX), Y8
+	VPBROADCASTD 196(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 580(DX), Y8
+	VPBROADCASTD 580(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 964(DX), Y8
+	VPBROADCASTD 964(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      688(CX), Y7
@@ -11631,13 +11626,13 @@ loop:
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 200(DX), Y8
+	VPBROADCASTD 200(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 584(DX), Y8
+	VPBROADCASTD 584(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 968(DX), Y8
+	VPBROADCASTD 968(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      720(CX), Y7
@@ -11647,13 +11642,13 @@ loop:
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 204(DX), Y8
+	VPBROADCASTD 204(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 588(DX), Y8
+	VPBROADCASTD 588(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 972(DX), Y8
+	VPBROADCASTD 972(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11662,7 +11657,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2708(CX)
+	PREFETCHT0   660(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11673,11 +11668,11 @@ loop:
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 976(DX), Y7
+	VPBROADCASTD 976(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      784(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -11686,13 +11681,13 @@ loop:
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 212(DX), Y8
+	VPBROADCASTD 212(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 596(DX), Y8
+	VPBROADCASTD 596(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 980(DX), Y8
+	VPBROADCASTD 980(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      816(CX), Y7
@@ -11702,13 +11697,13 @@ loop:
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 216(DX), Y8
+	VPBROADCASTD 216(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 600(DX), Y8
+	VPBROADCASTD 600(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 984(DX), Y8
+	VPBROADCASTD 984(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      848(CX), Y7
@@ -11718,13 +11713,13 @@ loop:
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 220(DX), Y8
+	VPBROADCASTD 220(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 604(DX), Y8
+	VPBROADCASTD 604(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 988(DX), Y8
+	VPBROADCASTD 988(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11733,7 +11728,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2763(CX)
+	PREFETCHT0   715(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11744,11 +11739,11 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 992(DX), Y7
+	VPBROADCASTD 992(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      656(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
@@ -11757,13 +11752,13 @@ loop:
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 228(DX), Y8
+	VPBROADCASTD 228(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 612(DX), Y8
+	VPBROADCASTD 612(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 996(DX), Y8
+	VPBROADCASTD 996(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      688(CX), Y7
@@ -11773,13 +11768,13 @@ loop:
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 232(DX), Y8
+	VPBROADCASTD 232(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 616(DX), Y8
+	VPBROADCASTD 616(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1000(DX), Y8
+	VPBROADCASTD 1000(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      720(CX), Y7
@@ -11789,13 +11784,13 @@ loop:
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 236(DX), Y8
+	VPBROADCASTD 236(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 620(DX), Y8
+	VPBROADCASTD 620(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1004(DX), Y8
+	VPBROADCASTD 1004(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11804,7 +11799,7 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2818(CX)
+	PREFETCHT0   770(DX)
 	VMOVDQU      96(SP), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -11815,11 +11810,11 @@ loop:
 	VPSRLW       $0x05, Y4, Y4
 	VPAND        vec22<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 1008(DX), Y7
+	VPBROADCASTD 1008(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      784(CX), Y7
 	VPSRLW       $0x06, Y7, Y7
@@ -11828,13 +11823,13 @@ loop:
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 244(DX), Y8
+	VPBROADCASTD 244(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 628(DX), Y8
+	VPBROADCASTD 628(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1012(DX), Y8
+	VPBROADCASTD 1012(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      816(CX), Y7
@@ -11844,13 +11839,13 @@ loop:
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 248(DX), Y8
+	VPBROADCASTD 248(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 632(DX), Y8
+	VPBROADCASTD 632(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1016(DX), Y8
+	VPBROADCASTD 1016(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      848(CX), Y7
@@ -11860,13 +11855,13 @@ loop:
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        vec22<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 252(DX), Y8
+	VPBROADCASTD 252(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 636(DX), Y8
+	VPBROADCASTD 636(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1020(DX), Y8
+	VPBROADCASTD 1020(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -11875,98 +11870,98 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2873(CX)
+	PREFETCHT0   825(DX)
 	VMOVDQU      (SP), Y5
 	VPSHUFB      vec26<>+0(SB), Y5, Y5
 	VPSRAW       $0x08, Y5, Y5
-	VPBROADCASTD 320(DX), Y3
+	VPBROADCASTD 320(BX), Y3
 	VPMADDWD     Y5, Y3, Y3
-	VPBROADCASTD 704(DX), Y4
+	VPBROADCASTD 704(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
-	VPBROADCASTD 1088(DX), Y6
+	VPBROADCASTD 1088(BX), Y6
 	VPMADDWD     Y5, Y6, Y5
 	VMOVDQU      (SP), Y6
 	VPSHUFB      vec27<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 324(DX), Y7
+	VPBROADCASTD 324(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 708(DX), Y7
+	VPBROADCASTD 708(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1092(DX), Y7
+	VPBROADCASTD 1092(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      32(SP), Y6
 	VPSHUFB      vec26<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 328(DX), Y7
+	VPBROADCASTD 328(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 712(DX), Y7
+	VPBROADCASTD 712(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1096(DX), Y7
+	VPBROADCASTD 1096(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      32(SP), Y6
 	VPSHUFB      vec27<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 332(DX), Y7
+	VPBROADCASTD 332(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 716(DX), Y7
+	VPBROADCASTD 716(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1100(DX), Y7
+	VPBROADCASTD 1100(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      64(SP), Y6
 	VPSHUFB      vec26<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 336(DX), Y7
+	VPBROADCASTD 336(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 720(DX), Y7
+	VPBROADCASTD 720(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1104(DX), Y7
+	VPBROADCASTD 1104(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      64(SP), Y6
 	VPSHUFB      vec27<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 340(DX), Y7
+	VPBROADCASTD 340(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 724(DX), Y7
+	VPBROADCASTD 724(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1108(DX), Y7
+	VPBROADCASTD 1108(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      96(SP), Y6
 	VPSHUFB      vec26<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 344(DX), Y7
+	VPBROADCASTD 344(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 728(DX), Y7
+	VPBROADCASTD 728(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1112(DX), Y7
+	VPBROADCASTD 1112(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      96(SP), Y6
 	VPSHUFB      vec27<>+0(SB), Y6, Y6
 	VPSRAW       $0x08, Y6, Y6
-	VPBROADCASTD 348(DX), Y7
+	VPBROADCASTD 348(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 732(DX), Y7
+	VPBROADCASTD 732(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1116(DX), Y7
+	VPBROADCASTD 1116(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VPSLLD       $0x02, Y3, Y3
@@ -11978,37 +11973,39 @@ loop:
 	VCVTPH2PS    (CX), Y3
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y3, Y0, Y0
-	VBROADCASTSS 368(DX), Y4
+	VBROADCASTSS 368(BX), Y4
 	VMULPS       Y4, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y3, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y3, Y2, Y2
-	VBROADCASTSS 1136(DX), Y0
+	VBROADCASTSS 1136(BX), Y0
 	VMULPS       Y0, Y2, Y2
-	VADDPS       (BX)(SI*2), Y2, Y2
-	VMOVUPS      Y2, (BX)(SI*2)
+	VADDPS       (SI)(DI*2), Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*2)
+	ADDQ         $0x00000370, DX
 	ADDQ         $0x00000370, CX
-	ADDQ         $0x00000480, DX
+	ADDQ         $0x00000480, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ3_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ3_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ3_Kx4(SB), NOSPLIT, $128-40
+TEXT ·mulQ3_Kx4(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ ldd+40(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 
@@ -13497,76 +13494,57 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ4_K(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ4_K(SB), NOSPLIT, $0-40
+// func interleaveQ4_K(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ4_K(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	PREFETCHT0     320(BX)
-	PREFETCHT0     384(BX)
-	PREFETCHT0     448(BX)
-	PREFETCHT0     512(BX)
-	PREFETCHT0     576(BX)
-	PREFETCHT0     640(BX)
-	PREFETCHT0     704(BX)
-	PREFETCHT0     768(BX)
-	PREFETCHT0     832(BX)
-	PREFETCHT0     896(BX)
-	PREFETCHT0     960(BX)
-	PREFETCHT0     1024(BX)
-	PREFETCHT0     1088(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
-	MOVWLZX        2(DX), R9
-	MOVW           R9, 16(CX)
-	MOVWLZX        2(DX)(SI*1), R9
-	MOVW           R9, 18(CX)
-	MOVWLZX        2(DX)(SI*2), R9
-	MOVW           R9, 20(CX)
-	MOVWLZX        2(DX)(DI*1), R9
-	MOVW           R9, 22(CX)
-	MOVWLZX        2(R8), R9
-	MOVW           R9, 24(CX)
-	MOVWLZX        2(R8)(SI*1), R9
-	MOVW           R9, 26(CX)
-	MOVWLZX        2(R8)(SI*2), R9
-	MOVW           R9, 28(CX)
-	MOVWLZX        2(R8)(DI*1), R9
-	MOVW           R9, 30(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
+	MOVWLZX        2(DX), R8
+	MOVW           R8, 16(CX)
+	MOVWLZX        2(DX)(BX*1), R8
+	MOVW           R8, 18(CX)
+	MOVWLZX        2(DX)(BX*2), R8
+	MOVW           R8, 20(CX)
+	MOVWLZX        2(DX)(SI*1), R8
+	MOVW           R8, 22(CX)
+	MOVWLZX        2(DI), R8
+	MOVW           R8, 24(CX)
+	MOVWLZX        2(DI)(BX*1), R8
+	MOVW           R8, 26(CX)
+	MOVWLZX        2(DI)(BX*2), R8
+	MOVW           R8, 28(CX)
+	MOVWLZX        2(DI)(SI*1), R8
+	MOVW           R8, 30(CX)
 	VBROADCASTI128 4(DX), Y0
-	VINSERTI128    $0x01, 4(R8), Y0, Y0
-	VBROADCASTI128 4(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 4(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 4(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 4(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 4(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 4(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 4(DI), Y0, Y0
+	VBROADCASTI128 4(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 4(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 4(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 4(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 4(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 4(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13578,13 +13556,13 @@ loop:
 	VMOVDQU        Y1, 64(CX)
 	VMOVDQU        Y2, 96(CX)
 	VBROADCASTI128 16(DX), Y0
-	VINSERTI128    $0x01, 16(R8), Y0, Y0
-	VBROADCASTI128 16(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 16(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 16(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 16(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 16(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 16(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 16(DI), Y0, Y0
+	VBROADCASTI128 16(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 16(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 16(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 16(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 16(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 16(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13598,13 +13576,13 @@ loop:
 	VMOVDQU        Y2, 192(CX)
 	VMOVDQU        Y3, 224(CX)
 	VBROADCASTI128 32(DX), Y0
-	VINSERTI128    $0x01, 32(R8), Y0, Y0
-	VBROADCASTI128 32(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 32(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 32(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 32(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 32(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 32(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 32(DI), Y0, Y0
+	VBROADCASTI128 32(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 32(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 32(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 32(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 32(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 32(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13618,13 +13596,13 @@ loop:
 	VMOVDQU        Y2, 320(CX)
 	VMOVDQU        Y3, 352(CX)
 	VBROADCASTI128 48(DX), Y0
-	VINSERTI128    $0x01, 48(R8), Y0, Y0
-	VBROADCASTI128 48(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 48(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 48(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 48(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 48(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 48(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 48(DI), Y0, Y0
+	VBROADCASTI128 48(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 48(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 48(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 48(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 48(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 48(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13638,13 +13616,13 @@ loop:
 	VMOVDQU        Y2, 448(CX)
 	VMOVDQU        Y3, 480(CX)
 	VBROADCASTI128 64(DX), Y0
-	VINSERTI128    $0x01, 64(R8), Y0, Y0
-	VBROADCASTI128 64(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 64(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 64(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 64(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 64(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 64(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 64(DI), Y0, Y0
+	VBROADCASTI128 64(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 64(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 64(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 64(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 64(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 64(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13658,13 +13636,13 @@ loop:
 	VMOVDQU        Y2, 576(CX)
 	VMOVDQU        Y3, 608(CX)
 	VBROADCASTI128 80(DX), Y0
-	VINSERTI128    $0x01, 80(R8), Y0, Y0
-	VBROADCASTI128 80(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 80(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 80(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 80(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 80(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 80(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 80(DI), Y0, Y0
+	VBROADCASTI128 80(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 80(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 80(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 80(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 80(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 80(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13678,13 +13656,13 @@ loop:
 	VMOVDQU        Y2, 704(CX)
 	VMOVDQU        Y3, 736(CX)
 	VBROADCASTI128 96(DX), Y0
-	VINSERTI128    $0x01, 96(R8), Y0, Y0
-	VBROADCASTI128 96(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 96(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 96(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 96(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 96(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 96(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 96(DI), Y0, Y0
+	VBROADCASTI128 96(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 96(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 96(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 96(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 96(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 96(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13698,13 +13676,13 @@ loop:
 	VMOVDQU        Y2, 832(CX)
 	VMOVDQU        Y3, 864(CX)
 	VBROADCASTI128 112(DX), Y0
-	VINSERTI128    $0x01, 112(R8), Y0, Y0
-	VBROADCASTI128 112(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 112(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 112(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 112(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 112(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 112(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 112(DI), Y0, Y0
+	VBROADCASTI128 112(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 112(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 112(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 112(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 112(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 112(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13718,13 +13696,13 @@ loop:
 	VMOVDQU        Y2, 960(CX)
 	VMOVDQU        Y3, 992(CX)
 	VBROADCASTI128 128(DX), Y0
-	VINSERTI128    $0x01, 128(R8), Y0, Y0
-	VBROADCASTI128 128(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 128(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 128(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 128(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 128(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 128(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 128(DI), Y0, Y0
+	VBROADCASTI128 128(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 128(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 128(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 128(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 128(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 128(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -13738,21 +13716,21 @@ loop:
 	VMOVDQU        Y2, 1088(CX)
 	VMOVDQU        Y3, 1120(CX)
 	ADDQ           $0x00000480, CX
-	ADDQ           $0x00000480, BX
 	ADDQ           $0x00000090, DX
-	ADDQ           $0x00000090, R8
+	ADDQ           $0x00000090, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ4_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_Kx1(SB), NOSPLIT, $128-40
+TEXT ·mulQ4_Kx1(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -13768,410 +13746,410 @@ loop:
 	VPSHUFB      vec12<>+0(SB), Y0, Y0
 	VMOVDQU      128(CX), Y1
 	VPAND        vec0<>+0(SB), Y1, Y1
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPMADDUBSW   Y2, Y1, Y1
 	VMOVDQU      160(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 4(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      192(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      224(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 12(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      256(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      288(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 20(DX), Y3
+	VPBROADCASTD 20(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      320(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 24(DX), Y3
+	VPBROADCASTD 24(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      352(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 28(DX), Y3
+	VPBROADCASTD 28(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDWD     Y0, Y1, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      128(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      160(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      192(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      224(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      256(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      288(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      320(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      352(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2192(CX)
-	PREFETCHT0   2256(CX)
-	PREFETCHT0   2320(CX)
+	PREFETCHT0   144(DX)
+	PREFETCHT0   208(DX)
+	PREFETCHT0   272(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      384(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      416(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      448(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      512(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      544(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      576(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2336(CX)
-	PREFETCHT0   2400(CX)
-	PREFETCHT0   2464(CX)
+	PREFETCHT0   288(DX)
+	PREFETCHT0   352(DX)
+	PREFETCHT0   416(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      384(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      416(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      448(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      512(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      544(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      576(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2480(CX)
-	PREFETCHT0   2544(CX)
-	PREFETCHT0   2608(CX)
+	PREFETCHT0   432(DX)
+	PREFETCHT0   496(DX)
+	PREFETCHT0   560(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      640(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      672(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      704(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      736(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      768(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      800(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      832(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      864(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2624(CX)
-	PREFETCHT0   2688(CX)
-	PREFETCHT0   2752(CX)
+	PREFETCHT0   576(DX)
+	PREFETCHT0   640(DX)
+	PREFETCHT0   704(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      640(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      672(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      704(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      736(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      768(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      800(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      832(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      864(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2768(CX)
-	PREFETCHT0   2832(CX)
-	PREFETCHT0   2896(CX)
+	PREFETCHT0   720(DX)
+	PREFETCHT0   784(DX)
+	PREFETCHT0   848(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      896(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      928(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      960(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      992(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1024(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1056(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1088(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1120(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2912(CX)
-	PREFETCHT0   2976(CX)
-	PREFETCHT0   3040(CX)
+	PREFETCHT0   864(DX)
+	PREFETCHT0   928(DX)
+	PREFETCHT0   992(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      896(CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      928(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      960(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      992(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1024(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1056(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1088(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1120(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3056(CX)
-	PREFETCHT0   3120(CX)
-	PREFETCHT0   3184(CX)
+	PREFETCHT0   1008(DX)
+	PREFETCHT0   1072(DX)
+	PREFETCHT0   1136(DX)
 	VMOVDQU      64(CX), Y1
 	VPAND        vec28<>+0(SB), Y1, Y1
 	VPSHUFB      vec17<>+0(SB), Y1, Y1
-	VPBROADCASTD 352(DX), Y2
+	VPBROADCASTD 352(BX), Y2
 	VPMADDWD     Y1, Y2, Y1
 	VMOVDQU      64(CX), Y2
 	VPAND        vec28<>+0(SB), Y2, Y2
 	VPSHUFB      vec18<>+0(SB), Y2, Y2
-	VPBROADCASTD 356(DX), Y3
+	VPBROADCASTD 356(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      64(CX), Y2
@@ -14182,7 +14160,7 @@ loop:
 	VPAND        vec19<>+0(SB), Y2, Y2
 	VPOR         Y2, Y3, Y3
 	VPSHUFB      vec17<>+0(SB), Y3, Y3
-	VPBROADCASTD 360(DX), Y2
+	VPBROADCASTD 360(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      64(CX), Y2
@@ -14193,7 +14171,7 @@ loop:
 	VPAND        vec19<>+0(SB), Y2, Y2
 	VPOR         Y2, Y3, Y3
 	VPSHUFB      vec18<>+0(SB), Y3, Y3
-	VPBROADCASTD 364(DX), Y2
+	VPBROADCASTD 364(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VCVTPH2PS    (CX), Y2
@@ -14203,12 +14181,13 @@ loop:
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y3, Y1, Y1
 	VSUBPS       Y1, Y0, Y0
-	VBROADCASTSS 368(DX), Y1
+	VBROADCASTSS 368(BX), Y1
 	VMULPS       Y1, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         $0x00000480, DX
 	ADDQ         $0x00000480, CX
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x00000180, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
@@ -14224,15 +14203,16 @@ DATA vec28<>+24(SB)/4, $0x3f3f3f3f
 DATA vec28<>+28(SB)/4, $0x3f3f3f3f
 GLOBL vec28<>(SB), RODATA|NOPTR, $32
 
-// func mulQ4_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_Kx2(SB), NOSPLIT, $128-40
+TEXT ·mulQ4_Kx2(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -14248,614 +14228,614 @@ loop:
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      128(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y2, Y0
-	VPBROADCASTD 384(DX), Y3
+	VPBROADCASTD 384(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      160(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 388(DX), Y4
+	VPBROADCASTD 388(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      192(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 392(DX), Y4
+	VPBROADCASTD 392(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      224(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 396(DX), Y4
+	VPBROADCASTD 396(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      256(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 400(DX), Y4
+	VPBROADCASTD 400(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      288(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 404(DX), Y4
+	VPBROADCASTD 404(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      320(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 408(DX), Y4
+	VPBROADCASTD 408(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      352(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 412(DX), Y4
+	VPBROADCASTD 412(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y0, Y0
 	VPMADDWD     Y1, Y2, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      128(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      160(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 36(DX), Y6
+	VPBROADCASTD 36(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 420(DX), Y6
+	VPBROADCASTD 420(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      192(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 40(DX), Y6
+	VPBROADCASTD 40(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 424(DX), Y6
+	VPBROADCASTD 424(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      224(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 44(DX), Y6
+	VPBROADCASTD 44(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 428(DX), Y6
+	VPBROADCASTD 428(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      256(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 48(DX), Y6
+	VPBROADCASTD 48(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 432(DX), Y6
+	VPBROADCASTD 432(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      288(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 436(DX), Y6
+	VPBROADCASTD 436(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      320(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 440(DX), Y6
+	VPBROADCASTD 440(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      352(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 444(DX), Y6
+	VPBROADCASTD 444(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2192(CX)
-	PREFETCHT0   2256(CX)
-	PREFETCHT0   2320(CX)
+	PREFETCHT0   144(DX)
+	PREFETCHT0   208(DX)
+	PREFETCHT0   272(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      384(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      416(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 452(DX), Y6
+	VPBROADCASTD 452(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      448(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 456(DX), Y6
+	VPBROADCASTD 456(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 460(DX), Y6
+	VPBROADCASTD 460(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      512(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 80(DX), Y6
+	VPBROADCASTD 80(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 464(DX), Y6
+	VPBROADCASTD 464(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      544(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 84(DX), Y6
+	VPBROADCASTD 84(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 468(DX), Y6
+	VPBROADCASTD 468(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      576(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 88(DX), Y6
+	VPBROADCASTD 88(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 472(DX), Y6
+	VPBROADCASTD 472(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 92(DX), Y6
+	VPBROADCASTD 92(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 476(DX), Y6
+	VPBROADCASTD 476(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2336(CX)
-	PREFETCHT0   2400(CX)
-	PREFETCHT0   2464(CX)
+	PREFETCHT0   288(DX)
+	PREFETCHT0   352(DX)
+	PREFETCHT0   416(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      384(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      416(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 100(DX), Y6
+	VPBROADCASTD 100(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 484(DX), Y6
+	VPBROADCASTD 484(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      448(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 104(DX), Y6
+	VPBROADCASTD 104(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 488(DX), Y6
+	VPBROADCASTD 488(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 108(DX), Y6
+	VPBROADCASTD 108(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 492(DX), Y6
+	VPBROADCASTD 492(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      512(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 112(DX), Y6
+	VPBROADCASTD 112(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 496(DX), Y6
+	VPBROADCASTD 496(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      544(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 116(DX), Y6
+	VPBROADCASTD 116(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 500(DX), Y6
+	VPBROADCASTD 500(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      576(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 120(DX), Y6
+	VPBROADCASTD 120(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 504(DX), Y6
+	VPBROADCASTD 504(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 124(DX), Y6
+	VPBROADCASTD 124(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 508(DX), Y6
+	VPBROADCASTD 508(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2480(CX)
-	PREFETCHT0   2544(CX)
-	PREFETCHT0   2608(CX)
+	PREFETCHT0   432(DX)
+	PREFETCHT0   496(DX)
+	PREFETCHT0   560(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      640(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      672(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 132(DX), Y6
+	VPBROADCASTD 132(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 516(DX), Y6
+	VPBROADCASTD 516(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      704(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 136(DX), Y6
+	VPBROADCASTD 136(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 520(DX), Y6
+	VPBROADCASTD 520(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      736(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 140(DX), Y6
+	VPBROADCASTD 140(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 524(DX), Y6
+	VPBROADCASTD 524(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      768(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 144(DX), Y6
+	VPBROADCASTD 144(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 528(DX), Y6
+	VPBROADCASTD 528(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      800(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 148(DX), Y6
+	VPBROADCASTD 148(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 532(DX), Y6
+	VPBROADCASTD 532(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      832(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 152(DX), Y6
+	VPBROADCASTD 152(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 536(DX), Y6
+	VPBROADCASTD 536(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      864(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 156(DX), Y6
+	VPBROADCASTD 156(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 540(DX), Y6
+	VPBROADCASTD 540(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2624(CX)
-	PREFETCHT0   2688(CX)
-	PREFETCHT0   2752(CX)
+	PREFETCHT0   576(DX)
+	PREFETCHT0   640(DX)
+	PREFETCHT0   704(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      640(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      672(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 164(DX), Y6
+	VPBROADCASTD 164(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 548(DX), Y6
+	VPBROADCASTD 548(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      704(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 168(DX), Y6
+	VPBROADCASTD 168(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 552(DX), Y6
+	VPBROADCASTD 552(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      736(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 172(DX), Y6
+	VPBROADCASTD 172(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 556(DX), Y6
+	VPBROADCASTD 556(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      768(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 176(DX), Y6
+	VPBROADCASTD 176(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 560(DX), Y6
+	VPBROADCASTD 560(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      800(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 180(DX), Y6
+	VPBROADCASTD 180(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 564(DX), Y6
+	VPBROADCASTD 564(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      832(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 184(DX), Y6
+	VPBROADCASTD 184(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 568(DX), Y6
+	VPBROADCASTD 568(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      864(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 188(DX), Y6
+	VPBROADCASTD 188(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 572(DX), Y6
+	VPBROADCASTD 572(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2768(CX)
-	PREFETCHT0   2832(CX)
-	PREFETCHT0   2896(CX)
+	PREFETCHT0   720(DX)
+	PREFETCHT0   784(DX)
+	PREFETCHT0   848(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      896(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      928(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 196(DX), Y6
+	VPBROADCASTD 196(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 580(DX), Y6
+	VPBROADCASTD 580(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      960(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 200(DX), Y6
+	VPBROADCASTD 200(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 584(DX), Y6
+	VPBROADCASTD 584(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      992(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 204(DX), Y6
+	VPBROADCASTD 204(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 588(DX), Y6
+	VPBROADCASTD 588(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1024(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 208(DX), Y6
+	VPBROADCASTD 208(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 592(DX), Y6
+	VPBROADCASTD 592(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1056(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 212(DX), Y6
+	VPBROADCASTD 212(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 596(DX), Y6
+	VPBROADCASTD 596(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1088(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 216(DX), Y6
+	VPBROADCASTD 216(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 600(DX), Y6
+	VPBROADCASTD 600(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1120(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 220(DX), Y6
+	VPBROADCASTD 220(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 604(DX), Y6
+	VPBROADCASTD 604(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2912(CX)
-	PREFETCHT0   2976(CX)
-	PREFETCHT0   3040(CX)
+	PREFETCHT0   864(DX)
+	PREFETCHT0   928(DX)
+	PREFETCHT0   992(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      896(CX), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      928(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 228(DX), Y6
+	VPBROADCASTD 228(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 612(DX), Y6
+	VPBROADCASTD 612(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      960(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 232(DX), Y6
+	VPBROADCASTD 232(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 616(DX), Y6
+	VPBROADCASTD 616(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      992(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 236(DX), Y6
+	VPBROADCASTD 236(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 620(DX), Y6
+	VPBROADCASTD 620(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1024(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 240(DX), Y6
+	VPBROADCASTD 240(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 624(DX), Y6
+	VPBROADCASTD 624(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1056(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 244(DX), Y6
+	VPBROADCASTD 244(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 628(DX), Y6
+	VPBROADCASTD 628(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1088(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 248(DX), Y6
+	VPBROADCASTD 248(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 632(DX), Y6
+	VPBROADCASTD 632(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1120(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
-	VPBROADCASTD 252(DX), Y6
+	VPBROADCASTD 252(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 636(DX), Y6
+	VPBROADCASTD 636(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3056(CX)
-	PREFETCHT0   3120(CX)
-	PREFETCHT0   3184(CX)
+	PREFETCHT0   1008(DX)
+	PREFETCHT0   1072(DX)
+	PREFETCHT0   1136(DX)
 	VMOVDQU      64(CX), Y2
 	VPAND        vec28<>+0(SB), Y2, Y3
 	VPSHUFB      vec17<>+0(SB), Y3, Y3
-	VPBROADCASTD 352(DX), Y2
+	VPBROADCASTD 352(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
-	VPBROADCASTD 736(DX), Y4
+	VPBROADCASTD 736(BX), Y4
 	VPMADDWD     Y3, Y4, Y3
 	VMOVDQU      64(CX), Y4
 	VPAND        vec28<>+0(SB), Y4, Y4
 	VPSHUFB      vec18<>+0(SB), Y4, Y4
-	VPBROADCASTD 356(DX), Y5
+	VPBROADCASTD 356(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 740(DX), Y5
+	VPBROADCASTD 740(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      64(CX), Y4
@@ -14866,10 +14846,10 @@ loop:
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y5, Y5
 	VPSHUFB      vec17<>+0(SB), Y5, Y5
-	VPBROADCASTD 360(DX), Y4
+	VPBROADCASTD 360(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPBROADCASTD 744(DX), Y4
+	VPBROADCASTD 744(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      64(CX), Y4
@@ -14880,10 +14860,10 @@ loop:
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y5, Y5
 	VPSHUFB      vec18<>+0(SB), Y5, Y5
-	VPBROADCASTD 364(DX), Y4
+	VPBROADCASTD 364(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPBROADCASTD 748(DX), Y4
+	VPBROADCASTD 748(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VCVTPH2PS    (CX), Y4
@@ -14893,35 +14873,37 @@ loop:
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y5, Y2, Y2
 	VSUBPS       Y2, Y0, Y0
-	VBROADCASTSS 368(DX), Y2
+	VBROADCASTSS 368(BX), Y2
 	VMULPS       Y2, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y4, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y5, Y3, Y3
 	VSUBPS       Y3, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
+	ADDQ         $0x00000480, DX
 	ADDQ         $0x00000480, CX
-	ADDQ         $0x00000300, DX
+	ADDQ         $0x00000300, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ4_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ4_Kx3(SB), NOSPLIT, $128-40
+TEXT ·mulQ4_Kx3(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -14937,188 +14919,188 @@ loop:
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      128(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD 384(DX), Y1
+	VPBROADCASTD 384(BX), Y1
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD 768(DX), Y4
+	VPBROADCASTD 768(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y3
 	VMOVDQU      160(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 4(DX), Y5
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 388(DX), Y5
+	VPBROADCASTD 388(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 772(DX), Y5
+	VPBROADCASTD 772(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      192(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 8(DX), Y5
+	VPBROADCASTD 8(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 392(DX), Y5
+	VPBROADCASTD 392(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 776(DX), Y5
+	VPBROADCASTD 776(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      224(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 396(DX), Y5
+	VPBROADCASTD 396(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 780(DX), Y5
+	VPBROADCASTD 780(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      256(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 16(DX), Y5
+	VPBROADCASTD 16(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 784(DX), Y5
+	VPBROADCASTD 784(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      288(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 20(DX), Y5
+	VPBROADCASTD 20(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 404(DX), Y5
+	VPBROADCASTD 404(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 788(DX), Y5
+	VPBROADCASTD 788(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      320(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 24(DX), Y5
+	VPBROADCASTD 24(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 408(DX), Y5
+	VPBROADCASTD 408(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 792(DX), Y5
+	VPBROADCASTD 792(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      352(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
-	VPBROADCASTD 28(DX), Y5
+	VPBROADCASTD 28(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 412(DX), Y5
+	VPBROADCASTD 412(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 796(DX), Y5
+	VPBROADCASTD 796(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VPMADDWD     Y2, Y0, Y0
 	VPMADDWD     Y2, Y1, Y1
 	VPMADDWD     Y2, Y3, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      128(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 800(DX), Y7
+	VPBROADCASTD 800(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      160(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 36(DX), Y8
+	VPBROADCASTD 36(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 420(DX), Y8
+	VPBROADCASTD 420(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 804(DX), Y8
+	VPBROADCASTD 804(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      192(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 40(DX), Y8
+	VPBROADCASTD 40(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 424(DX), Y8
+	VPBROADCASTD 424(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 808(DX), Y8
+	VPBROADCASTD 808(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      224(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 44(DX), Y8
+	VPBROADCASTD 44(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 428(DX), Y8
+	VPBROADCASTD 428(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 812(DX), Y8
+	VPBROADCASTD 812(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      256(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 48(DX), Y8
+	VPBROADCASTD 48(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 432(DX), Y8
+	VPBROADCASTD 432(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 816(DX), Y8
+	VPBROADCASTD 816(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      288(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 436(DX), Y8
+	VPBROADCASTD 436(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 820(DX), Y8
+	VPBROADCASTD 820(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      320(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 440(DX), Y8
+	VPBROADCASTD 440(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 824(DX), Y8
+	VPBROADCASTD 824(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      352(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 444(DX), Y8
+	VPBROADCASTD 444(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 828(DX), Y8
+	VPBROADCASTD 828(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15127,94 +15109,94 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2192(CX)
-	PREFETCHT0   2256(CX)
-	PREFETCHT0   2320(CX)
+	PREFETCHT0   144(DX)
+	PREFETCHT0   208(DX)
+	PREFETCHT0   272(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      384(CX), Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 832(DX), Y7
+	VPBROADCASTD 832(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      416(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 452(DX), Y8
+	VPBROADCASTD 452(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 836(DX), Y8
+	VPBROADCASTD 836(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      448(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 456(DX), Y8
+	VPBROADCASTD 456(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 840(DX), Y8
+	VPBROADCASTD 840(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 460(DX), Y8
+	VPBROADCASTD 460(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 844(DX), Y8
+	VPBROADCASTD 844(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      512(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 80(DX), Y8
+	VPBROADCASTD 80(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 464(DX), Y8
+	VPBROADCASTD 464(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 848(DX), Y8
+	VPBROADCASTD 848(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      544(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 84(DX), Y8
+	VPBROADCASTD 84(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 468(DX), Y8
+	VPBROADCASTD 468(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 852(DX), Y8
+	VPBROADCASTD 852(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      576(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 88(DX), Y8
+	VPBROADCASTD 88(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 472(DX), Y8
+	VPBROADCASTD 472(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 856(DX), Y8
+	VPBROADCASTD 856(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 92(DX), Y8
+	VPBROADCASTD 92(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 476(DX), Y8
+	VPBROADCASTD 476(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 860(DX), Y8
+	VPBROADCASTD 860(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15223,102 +15205,102 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2336(CX)
-	PREFETCHT0   2400(CX)
-	PREFETCHT0   2464(CX)
+	PREFETCHT0   288(DX)
+	PREFETCHT0   352(DX)
+	PREFETCHT0   416(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      384(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 864(DX), Y7
+	VPBROADCASTD 864(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      416(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 484(DX), Y8
+	VPBROADCASTD 484(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 868(DX), Y8
+	VPBROADCASTD 868(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      448(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 488(DX), Y8
+	VPBROADCASTD 488(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 872(DX), Y8
+	VPBROADCASTD 872(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 492(DX), Y8
+	VPBROADCASTD 492(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 876(DX), Y8
+	VPBROADCASTD 876(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      512(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 112(DX), Y8
+	VPBROADCASTD 112(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 496(DX), Y8
+	VPBROADCASTD 496(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 880(DX), Y8
+	VPBROADCASTD 880(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      544(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 500(DX), Y8
+	VPBROADCASTD 500(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 884(DX), Y8
+	VPBROADCASTD 884(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      576(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 504(DX), Y8
+	VPBROADCASTD 504(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 888(DX), Y8
+	VPBROADCASTD 888(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 508(DX), Y8
+	VPBROADCASTD 508(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 892(DX), Y8
+	VPBROADCASTD 892(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15327,94 +15309,94 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2480(CX)
-	PREFETCHT0   2544(CX)
-	PREFETCHT0   2608(CX)
+	PREFETCHT0   432(DX)
+	PREFETCHT0   496(DX)
+	PREFETCHT0   560(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec12<>+0(SB), Y3, Y3
 	VMOVDQU      640(CX), Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 896(DX), Y7
+	VPBROADCASTD 896(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      672(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 132(DX), Y8
+	VPBROADCASTD 132(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 516(DX), Y8
+	VPBROADCASTD 516(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 900(DX), Y8
+	VPBROADCASTD 900(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      704(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 136(DX), Y8
+	VPBROADCASTD 136(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 520(DX), Y8
+	VPBROADCASTD 520(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 904(DX), Y8
+	VPBROADCASTD 904(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      736(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 140(DX), Y8
+	VPBROADCASTD 140(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 524(DX), Y8
+	VPBROADCASTD 524(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 908(DX), Y8
+	VPBROADCASTD 908(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      768(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 144(DX), Y8
+	VPBROADCASTD 144(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 528(DX), Y8
+	VPBROADCASTD 528(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 912(DX), Y8
+	VPBROADCASTD 912(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      800(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 148(DX), Y8
+	VPBROADCASTD 148(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 532(DX), Y8
+	VPBROADCASTD 532(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 916(DX), Y8
+	VPBROADCASTD 916(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      832(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 152(DX), Y8
+	VPBROADCASTD 152(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 536(DX), Y8
+	VPBROADCASTD 536(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 920(DX), Y8
+	VPBROADCASTD 920(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      864(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 156(DX), Y8
+	VPBROADCASTD 156(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 540(DX), Y8
+	VPBROADCASTD 540(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 924(DX), Y8
+	VPBROADCASTD 924(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15423,102 +15405,102 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2624(CX)
-	PREFETCHT0   2688(CX)
-	PREFETCHT0   2752(CX)
+	PREFETCHT0   576(DX)
+	PREFETCHT0   640(DX)
+	PREFETCHT0   704(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      640(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 928(DX), Y7
+	VPBROADCASTD 928(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      672(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 164(DX), Y8
+	VPBROADCASTD 164(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 548(DX), Y8
+	VPBROADCASTD 548(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 932(DX), Y8
+	VPBROADCASTD 932(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      704(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 168(DX), Y8
+	VPBROADCASTD 168(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 552(DX), Y8
+	VPBROADCASTD 552(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 936(DX), Y8
+	VPBROADCASTD 936(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      736(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 172(DX), Y8
+	VPBROADCASTD 172(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 556(DX), Y8
+	VPBROADCASTD 556(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 940(DX), Y8
+	VPBROADCASTD 940(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      768(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 176(DX), Y8
+	VPBROADCASTD 176(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 560(DX), Y8
+	VPBROADCASTD 560(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 944(DX), Y8
+	VPBROADCASTD 944(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      800(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 180(DX), Y8
+	VPBROADCASTD 180(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 564(DX), Y8
+	VPBROADCASTD 564(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 948(DX), Y8
+	VPBROADCASTD 948(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      832(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 184(DX), Y8
+	VPBROADCASTD 184(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 568(DX), Y8
+	VPBROADCASTD 568(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 952(DX), Y8
+	VPBROADCASTD 952(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      864(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 188(DX), Y8
+	VPBROADCASTD 188(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 572(DX), Y8
+	VPBROADCASTD 572(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 956(DX), Y8
+	VPBROADCASTD 956(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15527,94 +15509,94 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2768(CX)
-	PREFETCHT0   2832(CX)
-	PREFETCHT0   2896(CX)
+	PREFETCHT0   720(DX)
+	PREFETCHT0   784(DX)
+	PREFETCHT0   848(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      896(CX), Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 960(DX), Y7
+	VPBROADCASTD 960(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      928(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 196(DX), Y8
+	VPBROADCASTD 196(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 580(DX), Y8
+	VPBROADCASTD 580(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 964(DX), Y8
+	VPBROADCASTD 964(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      960(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 200(DX), Y8
+	VPBROADCASTD 200(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 584(DX), Y8
+	VPBROADCASTD 584(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 968(DX), Y8
+	VPBROADCASTD 968(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      992(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 204(DX), Y8
+	VPBROADCASTD 204(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 588(DX), Y8
+	VPBROADCASTD 588(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 972(DX), Y8
+	VPBROADCASTD 972(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1024(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 208(DX), Y8
+	VPBROADCASTD 208(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 592(DX), Y8
+	VPBROADCASTD 592(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 976(DX), Y8
+	VPBROADCASTD 976(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1056(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 212(DX), Y8
+	VPBROADCASTD 212(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 596(DX), Y8
+	VPBROADCASTD 596(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 980(DX), Y8
+	VPBROADCASTD 980(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1088(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 216(DX), Y8
+	VPBROADCASTD 216(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 600(DX), Y8
+	VPBROADCASTD 600(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 984(DX), Y8
+	VPBROADCASTD 984(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1120(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 220(DX), Y8
+	VPBROADCASTD 220(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 604(DX), Y8
+	VPBROADCASTD 604(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 988(DX), Y8
+	VPBROADCASTD 988(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15623,102 +15605,102 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2912(CX)
-	PREFETCHT0   2976(CX)
-	PREFETCHT0   3040(CX)
+	PREFETCHT0   864(DX)
+	PREFETCHT0   928(DX)
+	PREFETCHT0   992(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      896(CX), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        vec0<>+0(SB), Y6, Y6
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 992(DX), Y7
+	VPBROADCASTD 992(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      928(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 228(DX), Y8
+	VPBROADCASTD 228(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 612(DX), Y8
+	VPBROADCASTD 612(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 996(DX), Y8
+	VPBROADCASTD 996(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      960(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 232(DX), Y8
+	VPBROADCASTD 232(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 616(DX), Y8
+	VPBROADCASTD 616(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1000(DX), Y8
+	VPBROADCASTD 1000(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      992(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 236(DX), Y8
+	VPBROADCASTD 236(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 620(DX), Y8
+	VPBROADCASTD 620(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1004(DX), Y8
+	VPBROADCASTD 1004(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1024(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 240(DX), Y8
+	VPBROADCASTD 240(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 624(DX), Y8
+	VPBROADCASTD 624(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1008(DX), Y8
+	VPBROADCASTD 1008(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1056(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 244(DX), Y8
+	VPBROADCASTD 244(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 628(DX), Y8
+	VPBROADCASTD 628(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1012(DX), Y8
+	VPBROADCASTD 1012(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1088(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 248(DX), Y8
+	VPBROADCASTD 248(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 632(DX), Y8
+	VPBROADCASTD 632(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1016(DX), Y8
+	VPBROADCASTD 1016(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1120(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
-	VPBROADCASTD 252(DX), Y8
+	VPBROADCASTD 252(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 636(DX), Y8
+	VPBROADCASTD 636(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1020(DX), Y8
+	VPBROADCASTD 1020(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -15727,28 +15709,28 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3056(CX)
-	PREFETCHT0   3120(CX)
-	PREFETCHT0   3184(CX)
+	PREFETCHT0   1008(DX)
+	PREFETCHT0   1072(DX)
+	PREFETCHT0   1136(DX)
 	VMOVDQU      64(CX), Y3
 	VPAND        vec28<>+0(SB), Y3, Y5
 	VPSHUFB      vec17<>+0(SB), Y5, Y5
-	VPBROADCASTD 352(DX), Y3
+	VPBROADCASTD 352(BX), Y3
 	VPMADDWD     Y5, Y3, Y3
-	VPBROADCASTD 736(DX), Y4
+	VPBROADCASTD 736(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
-	VPBROADCASTD 1120(DX), Y6
+	VPBROADCASTD 1120(BX), Y6
 	VPMADDWD     Y5, Y6, Y5
 	VMOVDQU      64(CX), Y6
 	VPAND        vec28<>+0(SB), Y6, Y6
 	VPSHUFB      vec18<>+0(SB), Y6, Y6
-	VPBROADCASTD 356(DX), Y7
+	VPBROADCASTD 356(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 740(DX), Y7
+	VPBROADCASTD 740(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1124(DX), Y7
+	VPBROADCASTD 1124(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      64(CX), Y6
@@ -15759,13 +15741,13 @@ loop:
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y7, Y7
 	VPSHUFB      vec17<>+0(SB), Y7, Y7
-	VPBROADCASTD 360(DX), Y6
+	VPBROADCASTD 360(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y3, Y3
-	VPBROADCASTD 744(DX), Y6
+	VPBROADCASTD 744(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VPBROADCASTD 1128(DX), Y6
+	VPBROADCASTD 1128(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      64(CX), Y6
@@ -15776,13 +15758,13 @@ loop:
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y7, Y7
 	VPSHUFB      vec18<>+0(SB), Y7, Y7
-	VPBROADCASTD 364(DX), Y6
+	VPBROADCASTD 364(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y3, Y3
-	VPBROADCASTD 748(DX), Y6
+	VPBROADCASTD 748(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VPBROADCASTD 1132(DX), Y6
+	VPBROADCASTD 1132(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VCVTPH2PS    (CX), Y6
@@ -15792,43 +15774,45 @@ loop:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y7, Y3, Y3
 	VSUBPS       Y3, Y0, Y0
-	VBROADCASTSS 368(DX), Y3
+	VBROADCASTSS 368(BX), Y3
 	VMULPS       Y3, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y6, Y1, Y1
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y7, Y4, Y4
 	VSUBPS       Y4, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y6, Y2, Y2
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y7, Y5, Y5
 	VSUBPS       Y5, Y2, Y2
-	VBROADCASTSS 1136(DX), Y0
+	VBROADCASTSS 1136(BX), Y0
 	VMULPS       Y0, Y2, Y2
-	VADDPS       (BX)(SI*2), Y2, Y2
-	VMOVUPS      Y2, (BX)(SI*2)
-	ADDQ         $0x00000480, CX
+	VADDPS       (SI)(DI*2), Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*2)
 	ADDQ         $0x00000480, DX
+	ADDQ         $0x00000480, CX
+	ADDQ         $0x00000480, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ4_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ4_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ4_Kx4(SB), NOSPLIT, $128-40
+TEXT ·mulQ4_Kx4(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ ldd+40(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 
@@ -16925,80 +16909,57 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ5_K(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ5_K(SB), NOSPLIT, $0-40
+// func interleaveQ5_K(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ5_K(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	PREFETCHT0     320(BX)
-	PREFETCHT0     384(BX)
-	PREFETCHT0     448(BX)
-	PREFETCHT0     512(BX)
-	PREFETCHT0     576(BX)
-	PREFETCHT0     640(BX)
-	PREFETCHT0     704(BX)
-	PREFETCHT0     768(BX)
-	PREFETCHT0     832(BX)
-	PREFETCHT0     896(BX)
-	PREFETCHT0     960(BX)
-	PREFETCHT0     1024(BX)
-	PREFETCHT0     1088(BX)
-	PREFETCHT0     1152(BX)
-	PREFETCHT0     1216(BX)
-	PREFETCHT0     1280(BX)
-	PREFETCHT0     1344(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
-	MOVWLZX        2(DX), R9
-	MOVW           R9, 16(CX)
-	MOVWLZX        2(DX)(SI*1), R9
-	MOVW           R9, 18(CX)
-	MOVWLZX        2(DX)(SI*2), R9
-	MOVW           R9, 20(CX)
-	MOVWLZX        2(DX)(DI*1), R9
-	MOVW           R9, 22(CX)
-	MOVWLZX        2(R8), R9
-	MOVW           R9, 24(CX)
-	MOVWLZX        2(R8)(SI*1), R9
-	MOVW           R9, 26(CX)
-	MOVWLZX        2(R8)(SI*2), R9
-	MOVW           R9, 28(CX)
-	MOVWLZX        2(R8)(DI*1), R9
-	MOVW           R9, 30(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
+	MOVWLZX        2(DX), R8
+	MOVW           R8, 16(CX)
+	MOVWLZX        2(DX)(BX*1), R8
+	MOVW           R8, 18(CX)
+	MOVWLZX        2(DX)(BX*2), R8
+	MOVW           R8, 20(CX)
+	MOVWLZX        2(DX)(SI*1), R8
+	MOVW           R8, 22(CX)
+	MOVWLZX        2(DI), R8
+	MOVW           R8, 24(CX)
+	MOVWLZX        2(DI)(BX*1), R8
+	MOVW           R8, 26(CX)
+	MOVWLZX        2(DI)(BX*2), R8
+	MOVW           R8, 28(CX)
+	MOVWLZX        2(DI)(SI*1), R8
+	MOVW           R8, 30(CX)
 	VBROADCASTI128 4(DX), Y0
-	VINSERTI128    $0x01, 4(R8), Y0, Y0
-	VBROADCASTI128 4(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 4(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 4(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 4(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 4(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 4(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 4(DI), Y0, Y0
+	VBROADCASTI128 4(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 4(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 4(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 4(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 4(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 4(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17010,13 +16971,13 @@ loop:
 	VMOVDQU        Y1, 64(CX)
 	VMOVDQU        Y2, 96(CX)
 	VBROADCASTI128 16(DX), Y0
-	VINSERTI128    $0x01, 16(R8), Y0, Y0
-	VBROADCASTI128 16(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 16(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 16(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 16(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 16(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 16(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 16(DI), Y0, Y0
+	VBROADCASTI128 16(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 16(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 16(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 16(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 16(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 16(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17030,13 +16991,13 @@ loop:
 	VMOVDQU        Y2, 192(CX)
 	VMOVDQU        Y3, 224(CX)
 	VBROADCASTI128 32(DX), Y0
-	VINSERTI128    $0x01, 32(R8), Y0, Y0
-	VBROADCASTI128 32(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 32(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 32(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 32(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 32(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 32(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 32(DI), Y0, Y0
+	VBROADCASTI128 32(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 32(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 32(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 32(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 32(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 32(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17050,13 +17011,13 @@ loop:
 	VMOVDQU        Y2, 320(CX)
 	VMOVDQU        Y3, 352(CX)
 	VBROADCASTI128 48(DX), Y0
-	VINSERTI128    $0x01, 48(R8), Y0, Y0
-	VBROADCASTI128 48(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 48(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 48(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 48(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 48(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 48(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 48(DI), Y0, Y0
+	VBROADCASTI128 48(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 48(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 48(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 48(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 48(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 48(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17070,13 +17031,13 @@ loop:
 	VMOVDQU        Y2, 448(CX)
 	VMOVDQU        Y3, 480(CX)
 	VBROADCASTI128 64(DX), Y0
-	VINSERTI128    $0x01, 64(R8), Y0, Y0
-	VBROADCASTI128 64(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 64(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 64(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 64(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 64(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 64(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 64(DI), Y0, Y0
+	VBROADCASTI128 64(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 64(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 64(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 64(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 64(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 64(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17090,13 +17051,13 @@ loop:
 	VMOVDQU        Y2, 576(CX)
 	VMOVDQU        Y3, 608(CX)
 	VBROADCASTI128 80(DX), Y0
-	VINSERTI128    $0x01, 80(R8), Y0, Y0
-	VBROADCASTI128 80(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 80(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 80(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 80(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 80(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 80(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 80(DI), Y0, Y0
+	VBROADCASTI128 80(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 80(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 80(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 80(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 80(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 80(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17110,13 +17071,13 @@ loop:
 	VMOVDQU        Y2, 704(CX)
 	VMOVDQU        Y3, 736(CX)
 	VBROADCASTI128 96(DX), Y0
-	VINSERTI128    $0x01, 96(R8), Y0, Y0
-	VBROADCASTI128 96(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 96(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 96(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 96(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 96(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 96(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 96(DI), Y0, Y0
+	VBROADCASTI128 96(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 96(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 96(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 96(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 96(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 96(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17130,13 +17091,13 @@ loop:
 	VMOVDQU        Y2, 832(CX)
 	VMOVDQU        Y3, 864(CX)
 	VBROADCASTI128 112(DX), Y0
-	VINSERTI128    $0x01, 112(R8), Y0, Y0
-	VBROADCASTI128 112(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 112(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 112(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 112(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 112(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 112(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 112(DI), Y0, Y0
+	VBROADCASTI128 112(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 112(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 112(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 112(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 112(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 112(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17150,13 +17111,13 @@ loop:
 	VMOVDQU        Y2, 960(CX)
 	VMOVDQU        Y3, 992(CX)
 	VBROADCASTI128 128(DX), Y0
-	VINSERTI128    $0x01, 128(R8), Y0, Y0
-	VBROADCASTI128 128(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 128(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 128(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 128(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 128(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 128(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 128(DI), Y0, Y0
+	VBROADCASTI128 128(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 128(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 128(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 128(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 128(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 128(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17170,13 +17131,13 @@ loop:
 	VMOVDQU        Y2, 1088(CX)
 	VMOVDQU        Y3, 1120(CX)
 	VBROADCASTI128 144(DX), Y0
-	VINSERTI128    $0x01, 144(R8), Y0, Y0
-	VBROADCASTI128 144(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 144(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 144(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 144(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 144(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 144(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 144(DI), Y0, Y0
+	VBROADCASTI128 144(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 144(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 144(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 144(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 144(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 144(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17190,13 +17151,13 @@ loop:
 	VMOVDQU        Y2, 1216(CX)
 	VMOVDQU        Y3, 1248(CX)
 	VBROADCASTI128 160(DX), Y0
-	VINSERTI128    $0x01, 160(R8), Y0, Y0
-	VBROADCASTI128 160(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 160(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 160(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 160(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 160(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 160(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 160(DI), Y0, Y0
+	VBROADCASTI128 160(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 160(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 160(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 160(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 160(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 160(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -17210,21 +17171,21 @@ loop:
 	VMOVDQU        Y2, 1344(CX)
 	VMOVDQU        Y3, 1376(CX)
 	ADDQ           $0x00000580, CX
-	ADDQ           $0x00000580, BX
 	ADDQ           $0x000000b0, DX
-	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000000b0, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ5_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_Kx1(SB), NOSPLIT, $128-40
+TEXT ·mulQ5_Kx1(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -17244,7 +17205,7 @@ loop:
 	VPSLLW       $0x04, Y2, Y2
 	VPAND        vec6<>+0(SB), Y2, Y2
 	VPOR         Y2, Y0, Y0
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPMADDUBSW   Y2, Y0, Y2
 	VMOVDQU      416(CX), Y0
 	VPAND        vec0<>+0(SB), Y0, Y0
@@ -17252,7 +17213,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y0, Y0
-	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 4(BX), Y3
 	VPMADDUBSW   Y3, Y0, Y3
 	VPADDW       Y3, Y2, Y2
 	VMOVDQU      448(CX), Y0
@@ -17261,7 +17222,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y0, Y0
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPMADDUBSW   Y3, Y0, Y3
 	VPADDW       Y3, Y2, Y2
 	VMOVDQU      480(CX), Y0
@@ -17270,7 +17231,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y0, Y0
-	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 12(BX), Y3
 	VPMADDUBSW   Y3, Y0, Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y0
@@ -17280,7 +17241,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      544(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -17288,7 +17249,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      576(CX), Y3
@@ -17297,7 +17258,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
@@ -17306,14 +17267,14 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      384(CX), Y2
@@ -17323,7 +17284,7 @@ loop:
 	VPSLLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      416(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17332,7 +17293,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      448(CX), Y3
@@ -17342,7 +17303,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      480(CX), Y3
@@ -17352,7 +17313,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17364,7 +17325,7 @@ loop:
 	VPSLLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      544(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17373,7 +17334,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      576(CX), Y3
@@ -17383,7 +17344,7 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      608(CX), Y3
@@ -17393,14 +17354,14 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2224(CX)
-	PREFETCHT0   2288(CX)
-	PREFETCHT0   2352(CX)
+	PREFETCHT0   176(DX)
+	PREFETCHT0   240(DX)
+	PREFETCHT0   304(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      640(CX), Y2
@@ -17409,7 +17370,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      672(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -17417,7 +17378,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      704(CX), Y3
@@ -17426,7 +17387,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      736(CX), Y3
@@ -17435,7 +17396,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17446,7 +17407,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      800(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -17454,7 +17415,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      832(CX), Y3
@@ -17463,7 +17424,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      864(CX), Y3
@@ -17472,14 +17433,14 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2400(CX)
-	PREFETCHT0   2464(CX)
-	PREFETCHT0   2528(CX)
+	PREFETCHT0   352(DX)
+	PREFETCHT0   416(DX)
+	PREFETCHT0   480(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      640(CX), Y2
@@ -17489,7 +17450,7 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      672(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17498,7 +17459,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      704(CX), Y3
@@ -17508,7 +17469,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      736(CX), Y3
@@ -17518,7 +17479,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17530,7 +17491,7 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      800(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17539,7 +17500,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      832(CX), Y3
@@ -17549,7 +17510,7 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      864(CX), Y3
@@ -17559,14 +17520,14 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2576(CX)
-	PREFETCHT0   2640(CX)
-	PREFETCHT0   2704(CX)
+	PREFETCHT0   528(DX)
+	PREFETCHT0   592(DX)
+	PREFETCHT0   656(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec12<>+0(SB), Y1, Y1
 	VMOVDQU      896(CX), Y2
@@ -17574,14 +17535,14 @@ loop:
 	VMOVDQU      128(CX), Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      928(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
 	VMOVDQU      160(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      960(CX), Y3
@@ -17589,7 +17550,7 @@ loop:
 	VMOVDQU      192(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      992(CX), Y3
@@ -17597,7 +17558,7 @@ loop:
 	VMOVDQU      224(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17607,14 +17568,14 @@ loop:
 	VMOVDQU      256(CX), Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1056(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
 	VMOVDQU      288(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1088(CX), Y3
@@ -17622,7 +17583,7 @@ loop:
 	VMOVDQU      320(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1120(CX), Y3
@@ -17630,14 +17591,14 @@ loop:
 	VMOVDQU      352(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2752(CX)
-	PREFETCHT0   2816(CX)
-	PREFETCHT0   2880(CX)
+	PREFETCHT0   704(DX)
+	PREFETCHT0   768(DX)
+	PREFETCHT0   832(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec14<>+0(SB), Y1, Y1
 	VMOVDQU      896(CX), Y2
@@ -17647,7 +17608,7 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      928(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17656,7 +17617,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      960(CX), Y3
@@ -17666,7 +17627,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      992(CX), Y3
@@ -17676,7 +17637,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17688,7 +17649,7 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1056(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17697,7 +17658,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1088(CX), Y3
@@ -17707,7 +17668,7 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1120(CX), Y3
@@ -17717,14 +17678,14 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2928(CX)
-	PREFETCHT0   2992(CX)
-	PREFETCHT0   3056(CX)
+	PREFETCHT0   880(DX)
+	PREFETCHT0   944(DX)
+	PREFETCHT0   1008(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec15<>+0(SB), Y1, Y1
 	VMOVDQU      1152(CX), Y2
@@ -17733,7 +17694,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1184(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -17741,7 +17702,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1216(CX), Y3
@@ -17750,7 +17711,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1248(CX), Y3
@@ -17759,7 +17720,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17770,7 +17731,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1312(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -17778,7 +17739,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1344(CX), Y3
@@ -17787,7 +17748,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1376(CX), Y3
@@ -17796,14 +17757,14 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3104(CX)
-	PREFETCHT0   3168(CX)
-	PREFETCHT0   3232(CX)
+	PREFETCHT0   1056(DX)
+	PREFETCHT0   1120(DX)
+	PREFETCHT0   1184(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec16<>+0(SB), Y1, Y1
 	VMOVDQU      1152(CX), Y2
@@ -17813,7 +17774,7 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1184(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17822,7 +17783,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1216(CX), Y3
@@ -17832,7 +17793,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1248(CX), Y3
@@ -17842,7 +17803,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -17854,7 +17815,7 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1312(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -17863,7 +17824,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1344(CX), Y3
@@ -17873,7 +17834,7 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1376(CX), Y3
@@ -17883,23 +17844,23 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3280(CX)
-	PREFETCHT0   3344(CX)
-	PREFETCHT0   3408(CX)
+	PREFETCHT0   1232(DX)
+	PREFETCHT0   1296(DX)
+	PREFETCHT0   1360(DX)
 	VMOVDQU      64(CX), Y1
 	VPAND        vec28<>+0(SB), Y1, Y1
 	VPSHUFB      vec17<>+0(SB), Y1, Y1
-	VPBROADCASTD 352(DX), Y2
+	VPBROADCASTD 352(BX), Y2
 	VPMADDWD     Y1, Y2, Y1
 	VMOVDQU      64(CX), Y2
 	VPAND        vec28<>+0(SB), Y2, Y2
 	VPSHUFB      vec18<>+0(SB), Y2, Y2
-	VPBROADCASTD 356(DX), Y3
+	VPBROADCASTD 356(BX), Y3
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y1, Y1
 	VMOVDQU      64(CX), Y2
@@ -17910,7 +17871,7 @@ loop:
 	VPAND        vec19<>+0(SB), Y2, Y2
 	VPOR         Y2, Y3, Y3
 	VPSHUFB      vec17<>+0(SB), Y3, Y3
-	VPBROADCASTD 360(DX), Y2
+	VPBROADCASTD 360(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      64(CX), Y2
@@ -17921,7 +17882,7 @@ loop:
 	VPAND        vec19<>+0(SB), Y2, Y2
 	VPOR         Y2, Y3, Y3
 	VPSHUFB      vec18<>+0(SB), Y3, Y3
-	VPBROADCASTD 364(DX), Y2
+	VPBROADCASTD 364(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VCVTPH2PS    (CX), Y2
@@ -17931,26 +17892,28 @@ loop:
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y3, Y1, Y1
 	VSUBPS       Y1, Y0, Y0
-	VBROADCASTSS 368(DX), Y1
+	VBROADCASTSS 368(BX), Y1
 	VMULPS       Y1, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         $0x00000580, DX
 	ADDQ         $0x00000580, CX
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x00000180, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ5_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_Kx2(SB), NOSPLIT, $128-40
+TEXT ·mulQ5_Kx2(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -17970,9 +17933,9 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD (DX), Y1
+	VPBROADCASTD (BX), Y1
 	VPMADDUBSW   Y1, Y0, Y3
-	VPBROADCASTD 384(DX), Y1
+	VPBROADCASTD 384(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y4
 	VMOVDQU      416(CX), Y0
 	VPAND        vec0<>+0(SB), Y0, Y0
@@ -17980,10 +17943,10 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD 4(DX), Y1
+	VPBROADCASTD 4(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y3, Y3
-	VPBROADCASTD 388(DX), Y1
+	VPBROADCASTD 388(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y4, Y4
 	VMOVDQU      448(CX), Y0
@@ -17992,10 +17955,10 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD 8(DX), Y1
+	VPBROADCASTD 8(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y3, Y3
-	VPBROADCASTD 392(DX), Y1
+	VPBROADCASTD 392(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y4, Y4
 	VMOVDQU      480(CX), Y0
@@ -18004,10 +17967,10 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD 12(DX), Y1
+	VPBROADCASTD 12(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y3, Y3
-	VPBROADCASTD 396(DX), Y1
+	VPBROADCASTD 396(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y4, Y4
 	VPMADDWD     Y2, Y3, Y0
@@ -18018,9 +17981,9 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      544(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -18028,10 +17991,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 404(DX), Y6
+	VPBROADCASTD 404(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      576(CX), Y5
@@ -18040,10 +18003,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 408(DX), Y6
+	VPBROADCASTD 408(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
@@ -18052,19 +18015,19 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 412(DX), Y6
+	VPBROADCASTD 412(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      384(CX), Y4
@@ -18074,9 +18037,9 @@ loop:
 	VPSLLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      416(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18085,10 +18048,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 36(DX), Y6
+	VPBROADCASTD 36(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 420(DX), Y6
+	VPBROADCASTD 420(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      448(CX), Y5
@@ -18098,10 +18061,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 40(DX), Y6
+	VPBROADCASTD 40(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 424(DX), Y6
+	VPBROADCASTD 424(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      480(CX), Y5
@@ -18111,10 +18074,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 44(DX), Y6
+	VPBROADCASTD 44(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 428(DX), Y6
+	VPBROADCASTD 428(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18128,9 +18091,9 @@ loop:
 	VPSLLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      544(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18139,10 +18102,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 436(DX), Y6
+	VPBROADCASTD 436(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      576(CX), Y5
@@ -18152,10 +18115,10 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 440(DX), Y6
+	VPBROADCASTD 440(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      608(CX), Y5
@@ -18165,19 +18128,19 @@ loop:
 	VPSLLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 444(DX), Y6
+	VPBROADCASTD 444(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2224(CX)
-	PREFETCHT0   2288(CX)
-	PREFETCHT0   2352(CX)
+	PREFETCHT0   176(DX)
+	PREFETCHT0   240(DX)
+	PREFETCHT0   304(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      640(CX), Y4
@@ -18186,9 +18149,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      672(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -18196,10 +18159,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 452(DX), Y6
+	VPBROADCASTD 452(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      704(CX), Y5
@@ -18208,10 +18171,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 456(DX), Y6
+	VPBROADCASTD 456(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      736(CX), Y5
@@ -18220,10 +18183,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 460(DX), Y6
+	VPBROADCASTD 460(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18236,9 +18199,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      800(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -18246,10 +18209,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 84(DX), Y6
+	VPBROADCASTD 84(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 468(DX), Y6
+	VPBROADCASTD 468(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      832(CX), Y5
@@ -18258,10 +18221,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 88(DX), Y6
+	VPBROADCASTD 88(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 472(DX), Y6
+	VPBROADCASTD 472(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      864(CX), Y5
@@ -18270,19 +18233,19 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 92(DX), Y6
+	VPBROADCASTD 92(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 476(DX), Y6
+	VPBROADCASTD 476(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2400(CX)
-	PREFETCHT0   2464(CX)
-	PREFETCHT0   2528(CX)
+	PREFETCHT0   352(DX)
+	PREFETCHT0   416(DX)
+	PREFETCHT0   480(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      640(CX), Y4
@@ -18292,9 +18255,9 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      672(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18303,10 +18266,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 100(DX), Y6
+	VPBROADCASTD 100(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 484(DX), Y6
+	VPBROADCASTD 484(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      704(CX), Y5
@@ -18316,10 +18279,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 104(DX), Y6
+	VPBROADCASTD 104(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 488(DX), Y6
+	VPBROADCASTD 488(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      736(CX), Y5
@@ -18329,10 +18292,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 108(DX), Y6
+	VPBROADCASTD 108(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 492(DX), Y6
+	VPBROADCASTD 492(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18346,9 +18309,9 @@ loop:
 	VPSLLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      800(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18357,10 +18320,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 116(DX), Y6
+	VPBROADCASTD 116(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 500(DX), Y6
+	VPBROADCASTD 500(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      832(CX), Y5
@@ -18370,10 +18333,10 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 120(DX), Y6
+	VPBROADCASTD 120(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 504(DX), Y6
+	VPBROADCASTD 504(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      864(CX), Y5
@@ -18383,19 +18346,19 @@ loop:
 	VPSLLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 124(DX), Y6
+	VPBROADCASTD 124(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 508(DX), Y6
+	VPBROADCASTD 508(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2576(CX)
-	PREFETCHT0   2640(CX)
-	PREFETCHT0   2704(CX)
+	PREFETCHT0   528(DX)
+	PREFETCHT0   592(DX)
+	PREFETCHT0   656(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec12<>+0(SB), Y2, Y2
 	VMOVDQU      896(CX), Y4
@@ -18403,19 +18366,19 @@ loop:
 	VMOVDQU      128(CX), Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      928(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
 	VMOVDQU      160(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 132(DX), Y6
+	VPBROADCASTD 132(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 516(DX), Y6
+	VPBROADCASTD 516(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      960(CX), Y5
@@ -18423,10 +18386,10 @@ loop:
 	VMOVDQU      192(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 136(DX), Y6
+	VPBROADCASTD 136(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 520(DX), Y6
+	VPBROADCASTD 520(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      992(CX), Y5
@@ -18434,10 +18397,10 @@ loop:
 	VMOVDQU      224(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 140(DX), Y6
+	VPBROADCASTD 140(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 524(DX), Y6
+	VPBROADCASTD 524(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18449,19 +18412,19 @@ loop:
 	VMOVDQU      256(CX), Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1056(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
 	VMOVDQU      288(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 148(DX), Y6
+	VPBROADCASTD 148(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 532(DX), Y6
+	VPBROADCASTD 532(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1088(CX), Y5
@@ -18469,10 +18432,10 @@ loop:
 	VMOVDQU      320(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 152(DX), Y6
+	VPBROADCASTD 152(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 536(DX), Y6
+	VPBROADCASTD 536(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1120(CX), Y5
@@ -18480,19 +18443,19 @@ loop:
 	VMOVDQU      352(CX), Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 156(DX), Y6
+	VPBROADCASTD 156(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 540(DX), Y6
+	VPBROADCASTD 540(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2752(CX)
-	PREFETCHT0   2816(CX)
-	PREFETCHT0   2880(CX)
+	PREFETCHT0   704(DX)
+	PREFETCHT0   768(DX)
+	PREFETCHT0   832(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec14<>+0(SB), Y2, Y2
 	VMOVDQU      896(CX), Y4
@@ -18502,9 +18465,9 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      928(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18513,10 +18476,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 164(DX), Y6
+	VPBROADCASTD 164(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 548(DX), Y6
+	VPBROADCASTD 548(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      960(CX), Y5
@@ -18526,10 +18489,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 168(DX), Y6
+	VPBROADCASTD 168(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 552(DX), Y6
+	VPBROADCASTD 552(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      992(CX), Y5
@@ -18539,10 +18502,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 172(DX), Y6
+	VPBROADCASTD 172(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 556(DX), Y6
+	VPBROADCASTD 556(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18556,9 +18519,9 @@ loop:
 	VPSRLW       $0x01, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1056(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18567,10 +18530,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 180(DX), Y6
+	VPBROADCASTD 180(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 564(DX), Y6
+	VPBROADCASTD 564(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1088(CX), Y5
@@ -18580,10 +18543,10 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 184(DX), Y6
+	VPBROADCASTD 184(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 568(DX), Y6
+	VPBROADCASTD 568(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1120(CX), Y5
@@ -18593,19 +18556,19 @@ loop:
 	VPSRLW       $0x01, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 188(DX), Y6
+	VPBROADCASTD 188(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 572(DX), Y6
+	VPBROADCASTD 572(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2928(CX)
-	PREFETCHT0   2992(CX)
-	PREFETCHT0   3056(CX)
+	PREFETCHT0   880(DX)
+	PREFETCHT0   944(DX)
+	PREFETCHT0   1008(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec15<>+0(SB), Y2, Y2
 	VMOVDQU      1152(CX), Y4
@@ -18614,9 +18577,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1184(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -18624,10 +18587,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 196(DX), Y6
+	VPBROADCASTD 196(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 580(DX), Y6
+	VPBROADCASTD 580(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1216(CX), Y5
@@ -18636,10 +18599,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 200(DX), Y6
+	VPBROADCASTD 200(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 584(DX), Y6
+	VPBROADCASTD 584(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1248(CX), Y5
@@ -18648,10 +18611,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 204(DX), Y6
+	VPBROADCASTD 204(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 588(DX), Y6
+	VPBROADCASTD 588(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18664,9 +18627,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1312(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -18674,10 +18637,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 212(DX), Y6
+	VPBROADCASTD 212(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 596(DX), Y6
+	VPBROADCASTD 596(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1344(CX), Y5
@@ -18686,10 +18649,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 216(DX), Y6
+	VPBROADCASTD 216(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 600(DX), Y6
+	VPBROADCASTD 600(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1376(CX), Y5
@@ -18698,19 +18661,19 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 220(DX), Y6
+	VPBROADCASTD 220(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 604(DX), Y6
+	VPBROADCASTD 604(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3104(CX)
-	PREFETCHT0   3168(CX)
-	PREFETCHT0   3232(CX)
+	PREFETCHT0   1056(DX)
+	PREFETCHT0   1120(DX)
+	PREFETCHT0   1184(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec16<>+0(SB), Y2, Y2
 	VMOVDQU      1152(CX), Y4
@@ -18720,9 +18683,9 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1184(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18731,10 +18694,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 228(DX), Y6
+	VPBROADCASTD 228(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 612(DX), Y6
+	VPBROADCASTD 612(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1216(CX), Y5
@@ -18744,10 +18707,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 232(DX), Y6
+	VPBROADCASTD 232(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 616(DX), Y6
+	VPBROADCASTD 616(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1248(CX), Y5
@@ -18757,10 +18720,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 236(DX), Y6
+	VPBROADCASTD 236(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 620(DX), Y6
+	VPBROADCASTD 620(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -18774,9 +18737,9 @@ loop:
 	VPSRLW       $0x03, Y3, Y3
 	VPAND        vec6<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1312(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -18785,10 +18748,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 244(DX), Y6
+	VPBROADCASTD 244(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 628(DX), Y6
+	VPBROADCASTD 628(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1344(CX), Y5
@@ -18798,10 +18761,10 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 248(DX), Y6
+	VPBROADCASTD 248(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 632(DX), Y6
+	VPBROADCASTD 632(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1376(CX), Y5
@@ -18811,33 +18774,33 @@ loop:
 	VPSRLW       $0x03, Y6, Y6
 	VPAND        vec6<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 252(DX), Y6
+	VPBROADCASTD 252(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 636(DX), Y6
+	VPBROADCASTD 636(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3280(CX)
-	PREFETCHT0   3344(CX)
-	PREFETCHT0   3408(CX)
+	PREFETCHT0   1232(DX)
+	PREFETCHT0   1296(DX)
+	PREFETCHT0   1360(DX)
 	VMOVDQU      64(CX), Y2
 	VPAND        vec28<>+0(SB), Y2, Y3
 	VPSHUFB      vec17<>+0(SB), Y3, Y3
-	VPBROADCASTD 352(DX), Y2
+	VPBROADCASTD 352(BX), Y2
 	VPMADDWD     Y3, Y2, Y2
-	VPBROADCASTD 736(DX), Y4
+	VPBROADCASTD 736(BX), Y4
 	VPMADDWD     Y3, Y4, Y3
 	VMOVDQU      64(CX), Y4
 	VPAND        vec28<>+0(SB), Y4, Y4
 	VPSHUFB      vec18<>+0(SB), Y4, Y4
-	VPBROADCASTD 356(DX), Y5
+	VPBROADCASTD 356(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y2, Y2
-	VPBROADCASTD 740(DX), Y5
+	VPBROADCASTD 740(BX), Y5
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y3, Y3
 	VMOVDQU      64(CX), Y4
@@ -18848,10 +18811,10 @@ loop:
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y5, Y5
 	VPSHUFB      vec17<>+0(SB), Y5, Y5
-	VPBROADCASTD 360(DX), Y4
+	VPBROADCASTD 360(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPBROADCASTD 744(DX), Y4
+	VPBROADCASTD 744(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      64(CX), Y4
@@ -18862,10 +18825,10 @@ loop:
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y5, Y5
 	VPSHUFB      vec18<>+0(SB), Y5, Y5
-	VPBROADCASTD 364(DX), Y4
+	VPBROADCASTD 364(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPBROADCASTD 748(DX), Y4
+	VPBROADCASTD 748(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VCVTPH2PS    (CX), Y4
@@ -18875,35 +18838,37 @@ loop:
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y5, Y2, Y2
 	VSUBPS       Y2, Y0, Y0
-	VBROADCASTSS 368(DX), Y2
+	VBROADCASTSS 368(BX), Y2
 	VMULPS       Y2, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y4, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y5, Y3, Y3
 	VSUBPS       Y3, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
+	ADDQ         $0x00000580, DX
 	ADDQ         $0x00000580, CX
-	ADDQ         $0x00000300, DX
+	ADDQ         $0x00000300, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ5_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ5_Kx3(SB), NOSPLIT, $128-40
+TEXT ·mulQ5_Kx3(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -18923,11 +18888,11 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD (DX), Y1
+	VPBROADCASTD (BX), Y1
 	VPMADDUBSW   Y1, Y0, Y4
-	VPBROADCASTD 384(DX), Y1
+	VPBROADCASTD 384(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y5
-	VPBROADCASTD 768(DX), Y1
+	VPBROADCASTD 768(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y6
 	VMOVDQU      416(CX), Y0
 	VPAND        vec0<>+0(SB), Y0, Y0
@@ -18935,13 +18900,13 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD 4(DX), Y1
+	VPBROADCASTD 4(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y4, Y4
-	VPBROADCASTD 388(DX), Y1
+	VPBROADCASTD 388(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y5, Y5
-	VPBROADCASTD 772(DX), Y1
+	VPBROADCASTD 772(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y6, Y6
 	VMOVDQU      448(CX), Y0
@@ -18950,13 +18915,13 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD 8(DX), Y1
+	VPBROADCASTD 8(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y4, Y4
-	VPBROADCASTD 392(DX), Y1
+	VPBROADCASTD 392(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y5, Y5
-	VPBROADCASTD 776(DX), Y1
+	VPBROADCASTD 776(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y6, Y6
 	VMOVDQU      480(CX), Y0
@@ -18965,13 +18930,13 @@ loop:
 	VPSLLW       $0x04, Y1, Y1
 	VPAND        vec6<>+0(SB), Y1, Y1
 	VPOR         Y1, Y0, Y0
-	VPBROADCASTD 12(DX), Y1
+	VPBROADCASTD 12(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y4, Y4
-	VPBROADCASTD 396(DX), Y1
+	VPBROADCASTD 396(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y5, Y5
-	VPBROADCASTD 780(DX), Y1
+	VPBROADCASTD 780(BX), Y1
 	VPMADDUBSW   Y1, Y0, Y1
 	VPADDW       Y1, Y6, Y6
 	VPMADDWD     Y3, Y4, Y0
@@ -18983,11 +18948,11 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 784(DX), Y7
+	VPBROADCASTD 784(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      544(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -18995,13 +18960,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 404(DX), Y8
+	VPBROADCASTD 404(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 788(DX), Y8
+	VPBROADCASTD 788(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      576(CX), Y7
@@ -19010,13 +18975,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 408(DX), Y8
+	VPBROADCASTD 408(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 792(DX), Y8
+	VPBROADCASTD 792(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
@@ -19025,13 +18990,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 412(DX), Y8
+	VPBROADCASTD 412(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 796(DX), Y8
+	VPBROADCASTD 796(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19040,9 +19005,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      384(CX), Y6
@@ -19052,11 +19017,11 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 800(DX), Y7
+	VPBROADCASTD 800(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      416(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19065,13 +19030,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 36(DX), Y8
+	VPBROADCASTD 36(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 420(DX), Y8
+	VPBROADCASTD 420(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 804(DX), Y8
+	VPBROADCASTD 804(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      448(CX), Y7
@@ -19081,13 +19046,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 40(DX), Y8
+	VPBROADCASTD 40(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 424(DX), Y8
+	VPBROADCASTD 424(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 808(DX), Y8
+	VPBROADCASTD 808(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      480(CX), Y7
@@ -19097,13 +19062,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 44(DX), Y8
+	VPBROADCASTD 44(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 428(DX), Y8
+	VPBROADCASTD 428(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 812(DX), Y8
+	VPBROADCASTD 812(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19119,11 +19084,11 @@ loop:
 	VPSLLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 816(DX), Y7
+	VPBROADCASTD 816(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      544(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19132,13 +19097,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 436(DX), Y8
+	VPBROADCASTD 436(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 820(DX), Y8
+	VPBROADCASTD 820(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      576(CX), Y7
@@ -19148,13 +19113,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 440(DX), Y8
+	VPBROADCASTD 440(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 824(DX), Y8
+	VPBROADCASTD 824(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      608(CX), Y7
@@ -19164,13 +19129,13 @@ loop:
 	VPSLLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 444(DX), Y8
+	VPBROADCASTD 444(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 828(DX), Y8
+	VPBROADCASTD 828(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19179,9 +19144,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2224(CX)
-	PREFETCHT0   2288(CX)
-	PREFETCHT0   2352(CX)
+	PREFETCHT0   176(DX)
+	PREFETCHT0   240(DX)
+	PREFETCHT0   304(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      640(CX), Y6
@@ -19190,11 +19155,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 832(DX), Y7
+	VPBROADCASTD 832(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      672(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -19202,13 +19167,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 452(DX), Y8
+	VPBROADCASTD 452(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 836(DX), Y8
+	VPBROADCASTD 836(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      704(CX), Y7
@@ -19217,13 +19182,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 456(DX), Y8
+	VPBROADCASTD 456(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 840(DX), Y8
+	VPBROADCASTD 840(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      736(CX), Y7
@@ -19232,13 +19197,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 460(DX), Y8
+	VPBROADCASTD 460(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 844(DX), Y8
+	VPBROADCASTD 844(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19253,11 +19218,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 848(DX), Y7
+	VPBROADCASTD 848(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      800(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -19265,13 +19230,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 84(DX), Y8
+	VPBROADCASTD 84(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 468(DX), Y8
+	VPBROADCASTD 468(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 852(DX), Y8
+	VPBROADCASTD 852(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      832(CX), Y7
@@ -19280,13 +19245,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 88(DX), Y8
+	VPBROADCASTD 88(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 472(DX), Y8
+	VPBROADCASTD 472(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 856(DX), Y8
+	VPBROADCASTD 856(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      864(CX), Y7
@@ -19295,13 +19260,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 92(DX), Y8
+	VPBROADCASTD 92(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 476(DX), Y8
+	VPBROADCASTD 476(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 860(DX), Y8
+	VPBROADCASTD 860(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19310,9 +19275,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2400(CX)
-	PREFETCHT0   2464(CX)
-	PREFETCHT0   2528(CX)
+	PREFETCHT0   352(DX)
+	PREFETCHT0   416(DX)
+	PREFETCHT0   480(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      640(CX), Y6
@@ -19322,11 +19287,11 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 864(DX), Y7
+	VPBROADCASTD 864(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      672(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19335,13 +19300,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 484(DX), Y8
+	VPBROADCASTD 484(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 868(DX), Y8
+	VPBROADCASTD 868(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      704(CX), Y7
@@ -19351,13 +19316,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 488(DX), Y8
+	VPBROADCASTD 488(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 872(DX), Y8
+	VPBROADCASTD 872(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      736(CX), Y7
@@ -19367,13 +19332,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 492(DX), Y8
+	VPBROADCASTD 492(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 876(DX), Y8
+	VPBROADCASTD 876(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19389,11 +19354,11 @@ loop:
 	VPSLLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 880(DX), Y7
+	VPBROADCASTD 880(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      800(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19402,13 +19367,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 500(DX), Y8
+	VPBROADCASTD 500(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 884(DX), Y8
+	VPBROADCASTD 884(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      832(CX), Y7
@@ -19418,13 +19383,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 504(DX), Y8
+	VPBROADCASTD 504(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 888(DX), Y8
+	VPBROADCASTD 888(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      864(CX), Y7
@@ -19434,13 +19399,13 @@ loop:
 	VPSLLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 508(DX), Y8
+	VPBROADCASTD 508(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 892(DX), Y8
+	VPBROADCASTD 892(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19449,9 +19414,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2576(CX)
-	PREFETCHT0   2640(CX)
-	PREFETCHT0   2704(CX)
+	PREFETCHT0   528(DX)
+	PREFETCHT0   592(DX)
+	PREFETCHT0   656(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec12<>+0(SB), Y3, Y3
 	VMOVDQU      896(CX), Y6
@@ -19459,24 +19424,24 @@ loop:
 	VMOVDQU      128(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 896(DX), Y7
+	VPBROADCASTD 896(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      928(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
 	VMOVDQU      160(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 132(DX), Y8
+	VPBROADCASTD 132(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 516(DX), Y8
+	VPBROADCASTD 516(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 900(DX), Y8
+	VPBROADCASTD 900(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      960(CX), Y7
@@ -19484,13 +19449,13 @@ loop:
 	VMOVDQU      192(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 136(DX), Y8
+	VPBROADCASTD 136(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 520(DX), Y8
+	VPBROADCASTD 520(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 904(DX), Y8
+	VPBROADCASTD 904(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      992(CX), Y7
@@ -19498,13 +19463,13 @@ loop:
 	VMOVDQU      224(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 140(DX), Y8
+	VPBROADCASTD 140(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 524(DX), Y8
+	VPBROADCASTD 524(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 908(DX), Y8
+	VPBROADCASTD 908(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19518,24 +19483,24 @@ loop:
 	VMOVDQU      256(CX), Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 912(DX), Y7
+	VPBROADCASTD 912(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1056(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
 	VMOVDQU      288(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 148(DX), Y8
+	VPBROADCASTD 148(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 532(DX), Y8
+	VPBROADCASTD 532(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 916(DX), Y8
+	VPBROADCASTD 916(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1088(CX), Y7
@@ -19543,13 +19508,13 @@ loop:
 	VMOVDQU      320(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 152(DX), Y8
+	VPBROADCASTD 152(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 536(DX), Y8
+	VPBROADCASTD 536(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 920(DX), Y8
+	VPBROADCASTD 920(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1120(CX), Y7
@@ -19557,13 +19522,13 @@ loop:
 	VMOVDQU      352(CX), Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 156(DX), Y8
+	VPBROADCASTD 156(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 540(DX), Y8
+	VPBROADCASTD 540(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 924(DX), Y8
+	VPBROADCASTD 924(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19572,9 +19537,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2752(CX)
-	PREFETCHT0   2816(CX)
-	PREFETCHT0   2880(CX)
+	PREFETCHT0   704(DX)
+	PREFETCHT0   768(DX)
+	PREFETCHT0   832(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec14<>+0(SB), Y3, Y3
 	VMOVDQU      896(CX), Y6
@@ -19584,11 +19549,11 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 928(DX), Y7
+	VPBROADCASTD 928(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      928(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19597,13 +19562,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 164(DX), Y8
+	VPBROADCASTD 164(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 548(DX), Y8
+	VPBROADCASTD 548(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 932(DX), Y8
+	VPBROADCASTD 932(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      960(CX), Y7
@@ -19613,13 +19578,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 168(DX), Y8
+	VPBROADCASTD 168(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 552(DX), Y8
+	VPBROADCASTD 552(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 936(DX), Y8
+	VPBROADCASTD 936(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      992(CX), Y7
@@ -19629,13 +19594,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 172(DX), Y8
+	VPBROADCASTD 172(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 556(DX), Y8
+	VPBROADCASTD 556(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 940(DX), Y8
+	VPBROADCASTD 940(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19651,11 +19616,11 @@ loop:
 	VPSRLW       $0x01, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 944(DX), Y7
+	VPBROADCASTD 944(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1056(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19664,13 +19629,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 180(DX), Y8
+	VPBROADCASTD 180(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 564(DX), Y8
+	VPBROADCASTD 564(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 948(DX), Y8
+	VPBROADCASTD 948(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1088(CX), Y7
@@ -19680,13 +19645,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 184(DX), Y8
+	VPBROADCASTD 184(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 568(DX), Y8
+	VPBROADCASTD 568(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 952(DX), Y8
+	VPBROADCASTD 952(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1120(CX), Y7
@@ -19696,13 +19661,13 @@ loop:
 	VPSRLW       $0x01, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 188(DX), Y8
+	VPBROADCASTD 188(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 572(DX), Y8
+	VPBROADCASTD 572(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 956(DX), Y8
+	VPBROADCASTD 956(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19711,9 +19676,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2928(CX)
-	PREFETCHT0   2992(CX)
-	PREFETCHT0   3056(CX)
+	PREFETCHT0   880(DX)
+	PREFETCHT0   944(DX)
+	PREFETCHT0   1008(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec15<>+0(SB), Y3, Y3
 	VMOVDQU      1152(CX), Y6
@@ -19722,11 +19687,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 960(DX), Y7
+	VPBROADCASTD 960(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1184(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -19734,13 +19699,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 196(DX), Y8
+	VPBROADCASTD 196(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 580(DX), Y8
+	VPBROADCASTD 580(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 964(DX), Y8
+	VPBROADCASTD 964(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1216(CX), Y7
@@ -19749,13 +19714,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 200(DX), Y8
+	VPBROADCASTD 200(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 584(DX), Y8
+	VPBROADCASTD 584(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 968(DX), Y8
+	VPBROADCASTD 968(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1248(CX), Y7
@@ -19764,13 +19729,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 204(DX), Y8
+	VPBROADCASTD 204(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 588(DX), Y8
+	VPBROADCASTD 588(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 972(DX), Y8
+	VPBROADCASTD 972(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19785,11 +19750,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 976(DX), Y7
+	VPBROADCASTD 976(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1312(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -19797,13 +19762,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 212(DX), Y8
+	VPBROADCASTD 212(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 596(DX), Y8
+	VPBROADCASTD 596(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 980(DX), Y8
+	VPBROADCASTD 980(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1344(CX), Y7
@@ -19812,13 +19777,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 216(DX), Y8
+	VPBROADCASTD 216(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 600(DX), Y8
+	VPBROADCASTD 600(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 984(DX), Y8
+	VPBROADCASTD 984(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1376(CX), Y7
@@ -19827,13 +19792,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 220(DX), Y8
+	VPBROADCASTD 220(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 604(DX), Y8
+	VPBROADCASTD 604(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 988(DX), Y8
+	VPBROADCASTD 988(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19842,9 +19807,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3104(CX)
-	PREFETCHT0   3168(CX)
-	PREFETCHT0   3232(CX)
+	PREFETCHT0   1056(DX)
+	PREFETCHT0   1120(DX)
+	PREFETCHT0   1184(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec16<>+0(SB), Y3, Y3
 	VMOVDQU      1152(CX), Y6
@@ -19854,11 +19819,11 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 992(DX), Y7
+	VPBROADCASTD 992(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1184(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19867,13 +19832,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 228(DX), Y8
+	VPBROADCASTD 228(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 612(DX), Y8
+	VPBROADCASTD 612(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 996(DX), Y8
+	VPBROADCASTD 996(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1216(CX), Y7
@@ -19883,13 +19848,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 232(DX), Y8
+	VPBROADCASTD 232(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 616(DX), Y8
+	VPBROADCASTD 616(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1000(DX), Y8
+	VPBROADCASTD 1000(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1248(CX), Y7
@@ -19899,13 +19864,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 236(DX), Y8
+	VPBROADCASTD 236(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 620(DX), Y8
+	VPBROADCASTD 620(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1004(DX), Y8
+	VPBROADCASTD 1004(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19921,11 +19886,11 @@ loop:
 	VPSRLW       $0x03, Y4, Y4
 	VPAND        vec6<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 1008(DX), Y7
+	VPBROADCASTD 1008(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1312(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -19934,13 +19899,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 244(DX), Y8
+	VPBROADCASTD 244(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 628(DX), Y8
+	VPBROADCASTD 628(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1012(DX), Y8
+	VPBROADCASTD 1012(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1344(CX), Y7
@@ -19950,13 +19915,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 248(DX), Y8
+	VPBROADCASTD 248(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 632(DX), Y8
+	VPBROADCASTD 632(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1016(DX), Y8
+	VPBROADCASTD 1016(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1376(CX), Y7
@@ -19966,13 +19931,13 @@ loop:
 	VPSRLW       $0x03, Y8, Y8
 	VPAND        vec6<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 252(DX), Y8
+	VPBROADCASTD 252(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 636(DX), Y8
+	VPBROADCASTD 636(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1020(DX), Y8
+	VPBROADCASTD 1020(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -19981,28 +19946,28 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3280(CX)
-	PREFETCHT0   3344(CX)
-	PREFETCHT0   3408(CX)
+	PREFETCHT0   1232(DX)
+	PREFETCHT0   1296(DX)
+	PREFETCHT0   1360(DX)
 	VMOVDQU      64(CX), Y3
 	VPAND        vec28<>+0(SB), Y3, Y5
 	VPSHUFB      vec17<>+0(SB), Y5, Y5
-	VPBROADCASTD 352(DX), Y3
+	VPBROADCASTD 352(BX), Y3
 	VPMADDWD     Y5, Y3, Y3
-	VPBROADCASTD 736(DX), Y4
+	VPBROADCASTD 736(BX), Y4
 	VPMADDWD     Y5, Y4, Y4
-	VPBROADCASTD 1120(DX), Y6
+	VPBROADCASTD 1120(BX), Y6
 	VPMADDWD     Y5, Y6, Y5
 	VMOVDQU      64(CX), Y6
 	VPAND        vec28<>+0(SB), Y6, Y6
 	VPSHUFB      vec18<>+0(SB), Y6, Y6
-	VPBROADCASTD 356(DX), Y7
+	VPBROADCASTD 356(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y3, Y3
-	VPBROADCASTD 740(DX), Y7
+	VPBROADCASTD 740(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y4, Y4
-	VPBROADCASTD 1124(DX), Y7
+	VPBROADCASTD 1124(BX), Y7
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y5, Y5
 	VMOVDQU      64(CX), Y6
@@ -20013,13 +19978,13 @@ loop:
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y7, Y7
 	VPSHUFB      vec17<>+0(SB), Y7, Y7
-	VPBROADCASTD 360(DX), Y6
+	VPBROADCASTD 360(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y3, Y3
-	VPBROADCASTD 744(DX), Y6
+	VPBROADCASTD 744(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VPBROADCASTD 1128(DX), Y6
+	VPBROADCASTD 1128(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      64(CX), Y6
@@ -20030,13 +19995,13 @@ loop:
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y7, Y7
 	VPSHUFB      vec18<>+0(SB), Y7, Y7
-	VPBROADCASTD 364(DX), Y6
+	VPBROADCASTD 364(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y3, Y3
-	VPBROADCASTD 748(DX), Y6
+	VPBROADCASTD 748(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VPBROADCASTD 1132(DX), Y6
+	VPBROADCASTD 1132(BX), Y6
 	VPMADDWD     Y7, Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VCVTPH2PS    (CX), Y6
@@ -20046,43 +20011,45 @@ loop:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y7, Y3, Y3
 	VSUBPS       Y3, Y0, Y0
-	VBROADCASTSS 368(DX), Y3
+	VBROADCASTSS 368(BX), Y3
 	VMULPS       Y3, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y6, Y1, Y1
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y7, Y4, Y4
 	VSUBPS       Y4, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y6, Y2, Y2
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y7, Y5, Y5
 	VSUBPS       Y5, Y2, Y2
-	VBROADCASTSS 1136(DX), Y0
+	VBROADCASTSS 1136(BX), Y0
 	VMULPS       Y0, Y2, Y2
-	VADDPS       (BX)(SI*2), Y2, Y2
-	VMOVUPS      Y2, (BX)(SI*2)
+	VADDPS       (SI)(DI*2), Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*2)
+	ADDQ         $0x00000580, DX
 	ADDQ         $0x00000580, CX
-	ADDQ         $0x00000480, DX
+	ADDQ         $0x00000480, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ5_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ5_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ5_Kx4(SB), NOSPLIT, $128-40
+TEXT ·mulQ5_Kx4(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ ldd+40(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 
@@ -21459,69 +21426,41 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveQ6_K(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveQ6_K(SB), NOSPLIT, $0-40
+// func interleaveQ6_K(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveQ6_K(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	PREFETCHT0     320(BX)
-	PREFETCHT0     384(BX)
-	PREFETCHT0     448(BX)
-	PREFETCHT0     512(BX)
-	PREFETCHT0     576(BX)
-	PREFETCHT0     640(BX)
-	PREFETCHT0     704(BX)
-	PREFETCHT0     768(BX)
-	PREFETCHT0     832(BX)
-	PREFETCHT0     896(BX)
-	PREFETCHT0     960(BX)
-	PREFETCHT0     1024(BX)
-	PREFETCHT0     1088(BX)
-	PREFETCHT0     1152(BX)
-	PREFETCHT0     1216(BX)
-	PREFETCHT0     1280(BX)
-	PREFETCHT0     1344(BX)
-	PREFETCHT0     1408(BX)
-	PREFETCHT0     1472(BX)
-	PREFETCHT0     1536(BX)
-	PREFETCHT0     1600(BX)
-	PREFETCHT0     1664(BX)
-	MOVWLZX        208(DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        208(DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        208(DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        208(DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        208(R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        208(R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        208(R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        208(R8)(DI*1), R9
-	MOVW           R9, 14(CX)
+	MOVWLZX        208(DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        208(DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        208(DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        208(DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        208(DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        208(DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        208(DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        208(DI)(SI*1), R8
+	MOVW           R8, 14(CX)
 	VBROADCASTI128 192(DX), Y0
-	VINSERTI128    $0x01, 192(R8), Y0, Y0
-	VBROADCASTI128 192(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 192(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 192(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 192(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 192(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 192(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 192(DI), Y0, Y0
+	VBROADCASTI128 192(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 192(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 192(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 192(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 192(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 192(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21535,13 +21474,13 @@ loop:
 	VMOVDQU        Y2, 80(CX)
 	VMOVDQU        Y3, 112(CX)
 	VBROADCASTI128 128(DX), Y0
-	VINSERTI128    $0x01, 128(R8), Y0, Y0
-	VBROADCASTI128 128(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 128(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 128(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 128(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 128(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 128(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 128(DI), Y0, Y0
+	VBROADCASTI128 128(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 128(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 128(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 128(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 128(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 128(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21555,13 +21494,13 @@ loop:
 	VMOVDQU        Y2, 208(CX)
 	VMOVDQU        Y3, 240(CX)
 	VBROADCASTI128 144(DX), Y0
-	VINSERTI128    $0x01, 144(R8), Y0, Y0
-	VBROADCASTI128 144(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 144(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 144(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 144(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 144(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 144(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 144(DI), Y0, Y0
+	VBROADCASTI128 144(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 144(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 144(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 144(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 144(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 144(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21575,13 +21514,13 @@ loop:
 	VMOVDQU        Y2, 336(CX)
 	VMOVDQU        Y3, 368(CX)
 	VBROADCASTI128 160(DX), Y0
-	VINSERTI128    $0x01, 160(R8), Y0, Y0
-	VBROADCASTI128 160(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 160(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 160(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 160(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 160(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 160(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 160(DI), Y0, Y0
+	VBROADCASTI128 160(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 160(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 160(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 160(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 160(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 160(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21595,13 +21534,13 @@ loop:
 	VMOVDQU        Y2, 464(CX)
 	VMOVDQU        Y3, 496(CX)
 	VBROADCASTI128 176(DX), Y0
-	VINSERTI128    $0x01, 176(R8), Y0, Y0
-	VBROADCASTI128 176(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 176(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 176(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 176(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 176(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 176(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 176(DI), Y0, Y0
+	VBROADCASTI128 176(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 176(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 176(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 176(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 176(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 176(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21615,13 +21554,13 @@ loop:
 	VMOVDQU        Y2, 592(CX)
 	VMOVDQU        Y3, 624(CX)
 	VBROADCASTI128 (DX), Y0
-	VINSERTI128    $0x01, (R8), Y0, Y0
-	VBROADCASTI128 (DX)(SI*1), Y1
-	VINSERTI128    $0x01, (R8)(SI*1), Y1, Y1
-	VBROADCASTI128 (DX)(SI*2), Y2
-	VINSERTI128    $0x01, (R8)(SI*2), Y2, Y2
-	VBROADCASTI128 (DX)(DI*1), Y3
-	VINSERTI128    $0x01, (R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, (DI), Y0, Y0
+	VBROADCASTI128 (DX)(BX*1), Y1
+	VINSERTI128    $0x01, (DI)(BX*1), Y1, Y1
+	VBROADCASTI128 (DX)(BX*2), Y2
+	VINSERTI128    $0x01, (DI)(BX*2), Y2, Y2
+	VBROADCASTI128 (DX)(SI*1), Y3
+	VINSERTI128    $0x01, (DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21635,13 +21574,13 @@ loop:
 	VMOVDQU        Y2, 720(CX)
 	VMOVDQU        Y3, 752(CX)
 	VBROADCASTI128 16(DX), Y0
-	VINSERTI128    $0x01, 16(R8), Y0, Y0
-	VBROADCASTI128 16(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 16(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 16(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 16(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 16(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 16(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 16(DI), Y0, Y0
+	VBROADCASTI128 16(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 16(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 16(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 16(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 16(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 16(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21655,13 +21594,13 @@ loop:
 	VMOVDQU        Y2, 848(CX)
 	VMOVDQU        Y3, 880(CX)
 	VBROADCASTI128 32(DX), Y0
-	VINSERTI128    $0x01, 32(R8), Y0, Y0
-	VBROADCASTI128 32(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 32(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 32(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 32(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 32(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 32(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 32(DI), Y0, Y0
+	VBROADCASTI128 32(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 32(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 32(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 32(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 32(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 32(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21675,13 +21614,13 @@ loop:
 	VMOVDQU        Y2, 976(CX)
 	VMOVDQU        Y3, 1008(CX)
 	VBROADCASTI128 48(DX), Y0
-	VINSERTI128    $0x01, 48(R8), Y0, Y0
-	VBROADCASTI128 48(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 48(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 48(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 48(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 48(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 48(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 48(DI), Y0, Y0
+	VBROADCASTI128 48(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 48(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 48(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 48(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 48(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 48(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21695,13 +21634,13 @@ loop:
 	VMOVDQU        Y2, 1104(CX)
 	VMOVDQU        Y3, 1136(CX)
 	VBROADCASTI128 64(DX), Y0
-	VINSERTI128    $0x01, 64(R8), Y0, Y0
-	VBROADCASTI128 64(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 64(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 64(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 64(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 64(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 64(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 64(DI), Y0, Y0
+	VBROADCASTI128 64(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 64(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 64(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 64(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 64(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 64(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21715,13 +21654,13 @@ loop:
 	VMOVDQU        Y2, 1232(CX)
 	VMOVDQU        Y3, 1264(CX)
 	VBROADCASTI128 80(DX), Y0
-	VINSERTI128    $0x01, 80(R8), Y0, Y0
-	VBROADCASTI128 80(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 80(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 80(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 80(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 80(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 80(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 80(DI), Y0, Y0
+	VBROADCASTI128 80(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 80(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 80(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 80(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 80(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 80(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21735,13 +21674,13 @@ loop:
 	VMOVDQU        Y2, 1360(CX)
 	VMOVDQU        Y3, 1392(CX)
 	VBROADCASTI128 96(DX), Y0
-	VINSERTI128    $0x01, 96(R8), Y0, Y0
-	VBROADCASTI128 96(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 96(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 96(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 96(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 96(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 96(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 96(DI), Y0, Y0
+	VBROADCASTI128 96(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 96(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 96(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 96(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 96(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 96(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21755,13 +21694,13 @@ loop:
 	VMOVDQU        Y2, 1488(CX)
 	VMOVDQU        Y3, 1520(CX)
 	VBROADCASTI128 112(DX), Y0
-	VINSERTI128    $0x01, 112(R8), Y0, Y0
-	VBROADCASTI128 112(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 112(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 112(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 112(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 112(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 112(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 112(DI), Y0, Y0
+	VBROADCASTI128 112(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 112(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 112(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 112(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 112(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 112(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -21775,21 +21714,21 @@ loop:
 	VMOVDQU        Y2, 1616(CX)
 	VMOVDQU        Y3, 1648(CX)
 	ADDQ           $0x00000690, CX
-	ADDQ           $0x00000690, BX
 	ADDQ           $0x000000d2, DX
-	ADDQ           $0x000000d2, R8
+	ADDQ           $0x000000d2, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulQ6_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ6_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ6_Kx1(SB), NOSPLIT, $0-40
+TEXT ·mulQ6_Kx1(SB), NOSPLIT, $0-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 loop:
 	VMOVDQU      16(CX), Y0
@@ -21801,7 +21740,7 @@ loop:
 	VPSLLW       $0x04, Y2, Y2
 	VPAND        vec19<>+0(SB), Y2, Y2
 	VPOR         Y2, Y1, Y1
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPMADDUBSW   Y2, Y1, Y1
 	VMOVDQU      688(CX), Y2
 	VPAND        vec0<>+0(SB), Y2, Y2
@@ -21809,7 +21748,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 4(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      720(CX), Y2
@@ -21818,7 +21757,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
 	VMOVDQU      752(CX), Y2
@@ -21827,14 +21766,14 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 12(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y3
 	VPADDW       Y3, Y1, Y1
-	VPBROADCASTD 256(DX), Y2
+	VPBROADCASTD 256(BX), Y2
 	VPADDW       Y2, Y1, Y1
 	VPMADDWD     Y0, Y1, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
 	VMOVDQU      16(CX), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -21844,7 +21783,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      816(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -21852,7 +21791,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      848(CX), Y3
@@ -21861,7 +21800,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      880(CX), Y3
@@ -21870,15 +21809,15 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 260(DX), Y3
+	VPBROADCASTD 260(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2153(CX)
-	PREFETCHT0   2217(CX)
+	PREFETCHT0   105(DX)
+	PREFETCHT0   169(DX)
 	VMOVDQU      16(CX), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -21888,7 +21827,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      944(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -21896,7 +21835,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      976(CX), Y3
@@ -21905,7 +21844,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1008(CX), Y3
@@ -21914,15 +21853,15 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 264(DX), Y3
+	VPBROADCASTD 264(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2258(CX)
-	PREFETCHT0   2322(CX)
+	PREFETCHT0   210(DX)
+	PREFETCHT0   274(DX)
 	VMOVDQU      16(CX), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -21932,7 +21871,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1072(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -21940,7 +21879,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1104(CX), Y3
@@ -21949,7 +21888,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1136(CX), Y3
@@ -21958,15 +21897,15 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 268(DX), Y3
+	VPBROADCASTD 268(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2363(CX)
-	PREFETCHT0   2427(CX)
+	PREFETCHT0   315(DX)
+	PREFETCHT0   379(DX)
 	VMOVDQU      48(CX), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -21976,7 +21915,7 @@ loop:
 	VMOVDQU      144(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      688(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -21984,7 +21923,7 @@ loop:
 	VMOVDQU      176(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      720(CX), Y3
@@ -21993,7 +21932,7 @@ loop:
 	VMOVDQU      208(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      752(CX), Y3
@@ -22002,15 +21941,15 @@ loop:
 	VMOVDQU      240(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 272(DX), Y3
+	VPBROADCASTD 272(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2468(CX)
-	PREFETCHT0   2532(CX)
+	PREFETCHT0   420(DX)
+	PREFETCHT0   484(DX)
 	VMOVDQU      48(CX), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22020,7 +21959,7 @@ loop:
 	VMOVDQU      272(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      816(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22028,7 +21967,7 @@ loop:
 	VMOVDQU      304(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      848(CX), Y3
@@ -22037,7 +21976,7 @@ loop:
 	VMOVDQU      336(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      880(CX), Y3
@@ -22046,15 +21985,15 @@ loop:
 	VMOVDQU      368(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 276(DX), Y3
+	VPBROADCASTD 276(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2573(CX)
-	PREFETCHT0   2637(CX)
+	PREFETCHT0   525(DX)
+	PREFETCHT0   589(DX)
 	VMOVDQU      48(CX), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22065,7 +22004,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      944(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22074,7 +22013,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      976(CX), Y3
@@ -22084,7 +22023,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1008(CX), Y3
@@ -22094,15 +22033,15 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 280(DX), Y3
+	VPBROADCASTD 280(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2678(CX)
-	PREFETCHT0   2742(CX)
+	PREFETCHT0   630(DX)
+	PREFETCHT0   694(DX)
 	VMOVDQU      48(CX), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22113,7 +22052,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1072(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22122,7 +22061,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1104(CX), Y3
@@ -22132,7 +22071,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1136(CX), Y3
@@ -22142,15 +22081,15 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 284(DX), Y3
+	VPBROADCASTD 284(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2783(CX)
-	PREFETCHT0   2847(CX)
+	PREFETCHT0   735(DX)
+	PREFETCHT0   799(DX)
 	VMOVDQU      80(CX), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22160,7 +22099,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1200(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -22168,7 +22107,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1232(CX), Y3
@@ -22177,7 +22116,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1264(CX), Y3
@@ -22186,15 +22125,15 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 288(DX), Y3
+	VPBROADCASTD 288(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2888(CX)
-	PREFETCHT0   2952(CX)
+	PREFETCHT0   840(DX)
+	PREFETCHT0   904(DX)
 	VMOVDQU      80(CX), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22204,7 +22143,7 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1328(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -22212,7 +22151,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1360(CX), Y3
@@ -22221,7 +22160,7 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1392(CX), Y3
@@ -22230,15 +22169,15 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 292(DX), Y3
+	VPBROADCASTD 292(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2993(CX)
-	PREFETCHT0   3057(CX)
+	PREFETCHT0   945(DX)
+	PREFETCHT0   1009(DX)
 	VMOVDQU      80(CX), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22248,7 +22187,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1456(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -22256,7 +22195,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1488(CX), Y3
@@ -22265,7 +22204,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1520(CX), Y3
@@ -22274,15 +22213,15 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 296(DX), Y3
+	VPBROADCASTD 296(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3098(CX)
-	PREFETCHT0   3162(CX)
+	PREFETCHT0   1050(DX)
+	PREFETCHT0   1114(DX)
 	VMOVDQU      80(CX), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22292,7 +22231,7 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1584(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -22300,7 +22239,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1616(CX), Y3
@@ -22309,7 +22248,7 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1648(CX), Y3
@@ -22318,15 +22257,15 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 300(DX), Y3
+	VPBROADCASTD 300(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3203(CX)
-	PREFETCHT0   3267(CX)
+	PREFETCHT0   1155(DX)
+	PREFETCHT0   1219(DX)
 	VMOVDQU      112(CX), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22336,7 +22275,7 @@ loop:
 	VMOVDQU      400(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1200(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22344,7 +22283,7 @@ loop:
 	VMOVDQU      432(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1232(CX), Y3
@@ -22353,7 +22292,7 @@ loop:
 	VMOVDQU      464(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1264(CX), Y3
@@ -22362,15 +22301,15 @@ loop:
 	VMOVDQU      496(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 304(DX), Y3
+	VPBROADCASTD 304(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3308(CX)
-	PREFETCHT0   3372(CX)
+	PREFETCHT0   1260(DX)
+	PREFETCHT0   1324(DX)
 	VMOVDQU      112(CX), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22380,7 +22319,7 @@ loop:
 	VMOVDQU      528(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1328(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22388,7 +22327,7 @@ loop:
 	VMOVDQU      560(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1360(CX), Y3
@@ -22397,7 +22336,7 @@ loop:
 	VMOVDQU      592(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1392(CX), Y3
@@ -22406,15 +22345,15 @@ loop:
 	VMOVDQU      624(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 308(DX), Y3
+	VPBROADCASTD 308(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3413(CX)
-	PREFETCHT0   3477(CX)
+	PREFETCHT0   1365(DX)
+	PREFETCHT0   1429(DX)
 	VMOVDQU      112(CX), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22425,7 +22364,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1456(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22434,7 +22373,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1488(CX), Y3
@@ -22444,7 +22383,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1520(CX), Y3
@@ -22454,15 +22393,15 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 312(DX), Y3
+	VPBROADCASTD 312(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3518(CX)
-	PREFETCHT0   3582(CX)
+	PREFETCHT0   1470(DX)
+	PREFETCHT0   1534(DX)
 	VMOVDQU      112(CX), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -22473,7 +22412,7 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y2, Y2
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      1584(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
@@ -22482,7 +22421,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1616(CX), Y3
@@ -22492,7 +22431,7 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      1648(CX), Y3
@@ -22502,38 +22441,40 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 316(DX), Y3
+	VPBROADCASTD 316(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3623(CX)
-	PREFETCHT0   3687(CX)
+	PREFETCHT0   1575(DX)
+	PREFETCHT0   1639(DX)
 	VCVTPH2PS    (CX), Y1
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y1, Y0, Y0
-	VBROADCASTSS 368(DX), Y1
+	VBROADCASTSS 368(BX), Y1
 	VMULPS       Y1, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         $0x00000690, DX
 	ADDQ         $0x00000690, CX
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x00000180, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ6_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ6_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ6_Kx2(SB), NOSPLIT, $0-40
+TEXT ·mulQ6_Kx2(SB), NOSPLIT, $0-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      16(CX), Y1
@@ -22545,9 +22486,9 @@ loop:
 	VPSLLW       $0x04, Y0, Y0
 	VPAND        vec19<>+0(SB), Y0, Y0
 	VPOR         Y0, Y2, Y2
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y2, Y0
-	VPBROADCASTD 384(DX), Y3
+	VPBROADCASTD 384(BX), Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VMOVDQU      688(CX), Y3
 	VPAND        vec0<>+0(SB), Y3, Y3
@@ -22555,10 +22496,10 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 388(DX), Y4
+	VPBROADCASTD 388(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      720(CX), Y3
@@ -22567,10 +22508,10 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 392(DX), Y4
+	VPBROADCASTD 392(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
 	VMOVDQU      752(CX), Y3
@@ -22579,20 +22520,20 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 396(DX), Y4
+	VPBROADCASTD 396(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y4
 	VPADDW       Y4, Y2, Y2
-	VPBROADCASTD 256(DX), Y3
+	VPBROADCASTD 256(BX), Y3
 	VPADDW       Y3, Y0, Y0
-	VPBROADCASTD 640(DX), Y3
+	VPBROADCASTD 640(BX), Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y1, Y0, Y0
 	VPMADDWD     Y1, Y2, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
 	VMOVDQU      16(CX), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22602,9 +22543,9 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      816(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -22612,10 +22553,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 20(DX), Y6
+	VPBROADCASTD 20(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 404(DX), Y6
+	VPBROADCASTD 404(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      848(CX), Y5
@@ -22624,10 +22565,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 24(DX), Y6
+	VPBROADCASTD 24(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 408(DX), Y6
+	VPBROADCASTD 408(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      880(CX), Y5
@@ -22636,22 +22577,22 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 28(DX), Y6
+	VPBROADCASTD 28(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 412(DX), Y6
+	VPBROADCASTD 412(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 260(DX), Y5
+	VPBROADCASTD 260(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 644(DX), Y5
+	VPBROADCASTD 644(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2153(CX)
-	PREFETCHT0   2217(CX)
+	PREFETCHT0   105(DX)
+	PREFETCHT0   169(DX)
 	VMOVDQU      16(CX), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22661,9 +22602,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      944(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -22671,10 +22612,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 36(DX), Y6
+	VPBROADCASTD 36(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 420(DX), Y6
+	VPBROADCASTD 420(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      976(CX), Y5
@@ -22683,10 +22624,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 40(DX), Y6
+	VPBROADCASTD 40(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 424(DX), Y6
+	VPBROADCASTD 424(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1008(CX), Y5
@@ -22695,22 +22636,22 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 44(DX), Y6
+	VPBROADCASTD 44(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 428(DX), Y6
+	VPBROADCASTD 428(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 264(DX), Y5
+	VPBROADCASTD 264(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 648(DX), Y5
+	VPBROADCASTD 648(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2258(CX)
-	PREFETCHT0   2322(CX)
+	PREFETCHT0   210(DX)
+	PREFETCHT0   274(DX)
 	VMOVDQU      16(CX), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22720,9 +22661,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1072(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -22730,10 +22671,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 52(DX), Y6
+	VPBROADCASTD 52(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 436(DX), Y6
+	VPBROADCASTD 436(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1104(CX), Y5
@@ -22742,10 +22683,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 56(DX), Y6
+	VPBROADCASTD 56(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 440(DX), Y6
+	VPBROADCASTD 440(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1136(CX), Y5
@@ -22754,22 +22695,22 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 60(DX), Y6
+	VPBROADCASTD 60(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 444(DX), Y6
+	VPBROADCASTD 444(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 268(DX), Y5
+	VPBROADCASTD 268(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 652(DX), Y5
+	VPBROADCASTD 652(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2363(CX)
-	PREFETCHT0   2427(CX)
+	PREFETCHT0   315(DX)
+	PREFETCHT0   379(DX)
 	VMOVDQU      48(CX), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22779,9 +22720,9 @@ loop:
 	VMOVDQU      144(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      688(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -22789,10 +22730,10 @@ loop:
 	VMOVDQU      176(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 68(DX), Y6
+	VPBROADCASTD 68(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 452(DX), Y6
+	VPBROADCASTD 452(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      720(CX), Y5
@@ -22801,10 +22742,10 @@ loop:
 	VMOVDQU      208(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 72(DX), Y6
+	VPBROADCASTD 72(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 456(DX), Y6
+	VPBROADCASTD 456(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      752(CX), Y5
@@ -22813,22 +22754,22 @@ loop:
 	VMOVDQU      240(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 76(DX), Y6
+	VPBROADCASTD 76(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 460(DX), Y6
+	VPBROADCASTD 460(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 272(DX), Y5
+	VPBROADCASTD 272(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 656(DX), Y5
+	VPBROADCASTD 656(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2468(CX)
-	PREFETCHT0   2532(CX)
+	PREFETCHT0   420(DX)
+	PREFETCHT0   484(DX)
 	VMOVDQU      48(CX), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22838,9 +22779,9 @@ loop:
 	VMOVDQU      272(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      816(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -22848,10 +22789,10 @@ loop:
 	VMOVDQU      304(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 84(DX), Y6
+	VPBROADCASTD 84(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 468(DX), Y6
+	VPBROADCASTD 468(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      848(CX), Y5
@@ -22860,10 +22801,10 @@ loop:
 	VMOVDQU      336(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 88(DX), Y6
+	VPBROADCASTD 88(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 472(DX), Y6
+	VPBROADCASTD 472(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      880(CX), Y5
@@ -22872,22 +22813,22 @@ loop:
 	VMOVDQU      368(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 92(DX), Y6
+	VPBROADCASTD 92(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 476(DX), Y6
+	VPBROADCASTD 476(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 276(DX), Y5
+	VPBROADCASTD 276(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 660(DX), Y5
+	VPBROADCASTD 660(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2573(CX)
-	PREFETCHT0   2637(CX)
+	PREFETCHT0   525(DX)
+	PREFETCHT0   589(DX)
 	VMOVDQU      48(CX), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22898,9 +22839,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      944(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -22909,10 +22850,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 100(DX), Y6
+	VPBROADCASTD 100(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 484(DX), Y6
+	VPBROADCASTD 484(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      976(CX), Y5
@@ -22922,10 +22863,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 104(DX), Y6
+	VPBROADCASTD 104(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 488(DX), Y6
+	VPBROADCASTD 488(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1008(CX), Y5
@@ -22935,22 +22876,22 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 108(DX), Y6
+	VPBROADCASTD 108(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 492(DX), Y6
+	VPBROADCASTD 492(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 280(DX), Y5
+	VPBROADCASTD 280(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 664(DX), Y5
+	VPBROADCASTD 664(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2678(CX)
-	PREFETCHT0   2742(CX)
+	PREFETCHT0   630(DX)
+	PREFETCHT0   694(DX)
 	VMOVDQU      48(CX), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -22961,9 +22902,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1072(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -22972,10 +22913,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 116(DX), Y6
+	VPBROADCASTD 116(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 500(DX), Y6
+	VPBROADCASTD 500(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1104(CX), Y5
@@ -22985,10 +22926,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 120(DX), Y6
+	VPBROADCASTD 120(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 504(DX), Y6
+	VPBROADCASTD 504(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1136(CX), Y5
@@ -22998,22 +22939,22 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 124(DX), Y6
+	VPBROADCASTD 124(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 508(DX), Y6
+	VPBROADCASTD 508(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 284(DX), Y5
+	VPBROADCASTD 284(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 668(DX), Y5
+	VPBROADCASTD 668(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2783(CX)
-	PREFETCHT0   2847(CX)
+	PREFETCHT0   735(DX)
+	PREFETCHT0   799(DX)
 	VMOVDQU      80(CX), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23023,9 +22964,9 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1200(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -23033,10 +22974,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 132(DX), Y6
+	VPBROADCASTD 132(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 516(DX), Y6
+	VPBROADCASTD 516(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1232(CX), Y5
@@ -23045,10 +22986,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 136(DX), Y6
+	VPBROADCASTD 136(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 520(DX), Y6
+	VPBROADCASTD 520(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1264(CX), Y5
@@ -23057,22 +22998,22 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 140(DX), Y6
+	VPBROADCASTD 140(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 524(DX), Y6
+	VPBROADCASTD 524(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 288(DX), Y5
+	VPBROADCASTD 288(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 672(DX), Y5
+	VPBROADCASTD 672(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2888(CX)
-	PREFETCHT0   2952(CX)
+	PREFETCHT0   840(DX)
+	PREFETCHT0   904(DX)
 	VMOVDQU      80(CX), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23082,9 +23023,9 @@ loop:
 	VPSLLW       $0x04, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1328(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -23092,10 +23033,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 148(DX), Y6
+	VPBROADCASTD 148(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 532(DX), Y6
+	VPBROADCASTD 532(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1360(CX), Y5
@@ -23104,10 +23045,10 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 152(DX), Y6
+	VPBROADCASTD 152(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 536(DX), Y6
+	VPBROADCASTD 536(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1392(CX), Y5
@@ -23116,22 +23057,22 @@ loop:
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 156(DX), Y6
+	VPBROADCASTD 156(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 540(DX), Y6
+	VPBROADCASTD 540(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 292(DX), Y5
+	VPBROADCASTD 292(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 676(DX), Y5
+	VPBROADCASTD 676(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2993(CX)
-	PREFETCHT0   3057(CX)
+	PREFETCHT0   945(DX)
+	PREFETCHT0   1009(DX)
 	VMOVDQU      80(CX), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23141,9 +23082,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1456(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -23151,10 +23092,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 164(DX), Y6
+	VPBROADCASTD 164(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 548(DX), Y6
+	VPBROADCASTD 548(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1488(CX), Y5
@@ -23163,10 +23104,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 168(DX), Y6
+	VPBROADCASTD 168(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 552(DX), Y6
+	VPBROADCASTD 552(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1520(CX), Y5
@@ -23175,22 +23116,22 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 172(DX), Y6
+	VPBROADCASTD 172(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 556(DX), Y6
+	VPBROADCASTD 556(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 296(DX), Y5
+	VPBROADCASTD 296(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 680(DX), Y5
+	VPBROADCASTD 680(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3098(CX)
-	PREFETCHT0   3162(CX)
+	PREFETCHT0   1050(DX)
+	PREFETCHT0   1114(DX)
 	VMOVDQU      80(CX), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23200,9 +23141,9 @@ loop:
 	VPSLLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1584(CX), Y5
 	VPAND        vec0<>+0(SB), Y5, Y5
@@ -23210,10 +23151,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 180(DX), Y6
+	VPBROADCASTD 180(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 564(DX), Y6
+	VPBROADCASTD 564(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1616(CX), Y5
@@ -23222,10 +23163,10 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 184(DX), Y6
+	VPBROADCASTD 184(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 568(DX), Y6
+	VPBROADCASTD 568(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1648(CX), Y5
@@ -23234,22 +23175,22 @@ loop:
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 188(DX), Y6
+	VPBROADCASTD 188(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 572(DX), Y6
+	VPBROADCASTD 572(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 300(DX), Y5
+	VPBROADCASTD 300(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 684(DX), Y5
+	VPBROADCASTD 684(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3203(CX)
-	PREFETCHT0   3267(CX)
+	PREFETCHT0   1155(DX)
+	PREFETCHT0   1219(DX)
 	VMOVDQU      112(CX), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23259,9 +23200,9 @@ loop:
 	VMOVDQU      400(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1200(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -23269,10 +23210,10 @@ loop:
 	VMOVDQU      432(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 196(DX), Y6
+	VPBROADCASTD 196(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 580(DX), Y6
+	VPBROADCASTD 580(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1232(CX), Y5
@@ -23281,10 +23222,10 @@ loop:
 	VMOVDQU      464(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 200(DX), Y6
+	VPBROADCASTD 200(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 584(DX), Y6
+	VPBROADCASTD 584(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1264(CX), Y5
@@ -23293,22 +23234,22 @@ loop:
 	VMOVDQU      496(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 204(DX), Y6
+	VPBROADCASTD 204(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 588(DX), Y6
+	VPBROADCASTD 588(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 304(DX), Y5
+	VPBROADCASTD 304(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 688(DX), Y5
+	VPBROADCASTD 688(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3308(CX)
-	PREFETCHT0   3372(CX)
+	PREFETCHT0   1260(DX)
+	PREFETCHT0   1324(DX)
 	VMOVDQU      112(CX), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23318,9 +23259,9 @@ loop:
 	VMOVDQU      528(CX), Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1328(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -23328,10 +23269,10 @@ loop:
 	VMOVDQU      560(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 212(DX), Y6
+	VPBROADCASTD 212(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 596(DX), Y6
+	VPBROADCASTD 596(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1360(CX), Y5
@@ -23340,10 +23281,10 @@ loop:
 	VMOVDQU      592(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 216(DX), Y6
+	VPBROADCASTD 216(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 600(DX), Y6
+	VPBROADCASTD 600(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1392(CX), Y5
@@ -23352,22 +23293,22 @@ loop:
 	VMOVDQU      624(CX), Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 220(DX), Y6
+	VPBROADCASTD 220(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 604(DX), Y6
+	VPBROADCASTD 604(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 308(DX), Y5
+	VPBROADCASTD 308(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 692(DX), Y5
+	VPBROADCASTD 692(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3413(CX)
-	PREFETCHT0   3477(CX)
+	PREFETCHT0   1365(DX)
+	PREFETCHT0   1429(DX)
 	VMOVDQU      112(CX), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23378,9 +23319,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1456(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -23389,10 +23330,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 228(DX), Y6
+	VPBROADCASTD 228(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 612(DX), Y6
+	VPBROADCASTD 612(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1488(CX), Y5
@@ -23402,10 +23343,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 232(DX), Y6
+	VPBROADCASTD 232(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 616(DX), Y6
+	VPBROADCASTD 616(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1520(CX), Y5
@@ -23415,22 +23356,22 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 236(DX), Y6
+	VPBROADCASTD 236(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 620(DX), Y6
+	VPBROADCASTD 620(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 312(DX), Y5
+	VPBROADCASTD 312(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 696(DX), Y5
+	VPBROADCASTD 696(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3518(CX)
-	PREFETCHT0   3582(CX)
+	PREFETCHT0   1470(DX)
+	PREFETCHT0   1534(DX)
 	VMOVDQU      112(CX), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -23441,9 +23382,9 @@ loop:
 	VPSRLW       $0x02, Y3, Y3
 	VPAND        vec19<>+0(SB), Y3, Y3
 	VPOR         Y3, Y4, Y4
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPMADDUBSW   Y3, Y4, Y3
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VMOVDQU      1584(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
@@ -23452,10 +23393,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 244(DX), Y6
+	VPBROADCASTD 244(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 628(DX), Y6
+	VPBROADCASTD 628(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1616(CX), Y5
@@ -23465,10 +23406,10 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 248(DX), Y6
+	VPBROADCASTD 248(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 632(DX), Y6
+	VPBROADCASTD 632(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
 	VMOVDQU      1648(CX), Y5
@@ -23478,51 +23419,53 @@ loop:
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        vec19<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VPBROADCASTD 252(DX), Y6
+	VPBROADCASTD 252(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VPBROADCASTD 636(DX), Y6
+	VPBROADCASTD 636(BX), Y6
 	VPMADDUBSW   Y6, Y5, Y6
 	VPADDW       Y6, Y4, Y4
-	VPBROADCASTD 316(DX), Y5
+	VPBROADCASTD 316(BX), Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 700(DX), Y5
+	VPBROADCASTD 700(BX), Y5
 	VPADDW       Y5, Y4, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3623(CX)
-	PREFETCHT0   3687(CX)
+	PREFETCHT0   1575(DX)
+	PREFETCHT0   1639(DX)
 	VCVTPH2PS    (CX), Y2
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y2, Y0, Y0
-	VBROADCASTSS 368(DX), Y3
+	VBROADCASTSS 368(BX), Y3
 	VMULPS       Y3, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
+	ADDQ         $0x00000690, DX
 	ADDQ         $0x00000690, CX
-	ADDQ         $0x00000300, DX
+	ADDQ         $0x00000300, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ6_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ6_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulQ6_Kx3(SB), NOSPLIT, $0-40
+TEXT ·mulQ6_Kx3(SB), NOSPLIT, $0-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      16(CX), Y2
@@ -23534,11 +23477,11 @@ loop:
 	VPSLLW       $0x04, Y0, Y0
 	VPAND        vec19<>+0(SB), Y0, Y0
 	VPOR         Y0, Y3, Y3
-	VPBROADCASTD (DX), Y0
+	VPBROADCASTD (BX), Y0
 	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD 384(DX), Y1
+	VPBROADCASTD 384(BX), Y1
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD 768(DX), Y4
+	VPBROADCASTD 768(BX), Y4
 	VPMADDUBSW   Y4, Y3, Y3
 	VMOVDQU      688(CX), Y4
 	VPAND        vec0<>+0(SB), Y4, Y4
@@ -23546,13 +23489,13 @@ loop:
 	VPSLLW       $0x04, Y5, Y5
 	VPAND        vec19<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 4(DX), Y5
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 388(DX), Y5
+	VPBROADCASTD 388(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 772(DX), Y5
+	VPBROADCASTD 772(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      720(CX), Y4
@@ -23561,13 +23504,13 @@ loop:
 	VPSLLW       $0x04, Y5, Y5
 	VPAND        vec19<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 8(DX), Y5
+	VPBROADCASTD 8(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 392(DX), Y5
+	VPBROADCASTD 392(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 776(DX), Y5
+	VPBROADCASTD 776(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
 	VMOVDQU      752(CX), Y4
@@ -23576,26 +23519,26 @@ loop:
 	VPSLLW       $0x04, Y5, Y5
 	VPAND        vec19<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y0, Y0
-	VPBROADCASTD 396(DX), Y5
+	VPBROADCASTD 396(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y1, Y1
-	VPBROADCASTD 780(DX), Y5
+	VPBROADCASTD 780(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPADDW       Y5, Y3, Y3
-	VPBROADCASTD 256(DX), Y4
+	VPBROADCASTD 256(BX), Y4
 	VPADDW       Y4, Y0, Y0
-	VPBROADCASTD 640(DX), Y4
+	VPBROADCASTD 640(BX), Y4
 	VPADDW       Y4, Y1, Y1
-	VPBROADCASTD 1024(DX), Y4
+	VPBROADCASTD 1024(BX), Y4
 	VPADDW       Y4, Y3, Y3
 	VPMADDWD     Y2, Y0, Y0
 	VPMADDWD     Y2, Y1, Y1
 	VPMADDWD     Y2, Y3, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
 	VMOVDQU      16(CX), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -23605,11 +23548,11 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 784(DX), Y7
+	VPBROADCASTD 784(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      816(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -23617,13 +23560,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 20(DX), Y8
+	VPBROADCASTD 20(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 404(DX), Y8
+	VPBROADCASTD 404(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 788(DX), Y8
+	VPBROADCASTD 788(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      848(CX), Y7
@@ -23632,13 +23575,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 24(DX), Y8
+	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 408(DX), Y8
+	VPBROADCASTD 408(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 792(DX), Y8
+	VPBROADCASTD 792(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      880(CX), Y7
@@ -23647,20 +23590,20 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 28(DX), Y8
+	VPBROADCASTD 28(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 412(DX), Y8
+	VPBROADCASTD 412(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 796(DX), Y8
+	VPBROADCASTD 796(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 260(DX), Y7
+	VPBROADCASTD 260(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 644(DX), Y7
+	VPBROADCASTD 644(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1028(DX), Y7
+	VPBROADCASTD 1028(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -23668,8 +23611,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2153(CX)
-	PREFETCHT0   2217(CX)
+	PREFETCHT0   105(DX)
+	PREFETCHT0   169(DX)
 	VMOVDQU      16(CX), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -23679,11 +23622,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 800(DX), Y7
+	VPBROADCASTD 800(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      944(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -23691,13 +23634,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 36(DX), Y8
+	VPBROADCASTD 36(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 420(DX), Y8
+	VPBROADCASTD 420(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 804(DX), Y8
+	VPBROADCASTD 804(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      976(CX), Y7
@@ -23706,13 +23649,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 40(DX), Y8
+	VPBROADCASTD 40(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 424(DX), Y8
+	VPBROADCASTD 424(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 808(DX), Y8
+	VPBROADCASTD 808(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1008(CX), Y7
@@ -23721,20 +23664,20 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 44(DX), Y8
+	VPBROADCASTD 44(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 428(DX), Y8
+	VPBROADCASTD 428(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 812(DX), Y8
+	VPBROADCASTD 812(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 264(DX), Y7
+	VPBROADCASTD 264(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 648(DX), Y7
+	VPBROADCASTD 648(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1032(DX), Y7
+	VPBROADCASTD 1032(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -23742,8 +23685,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2258(CX)
-	PREFETCHT0   2322(CX)
+	PREFETCHT0   210(DX)
+	PREFETCHT0   274(DX)
 	VMOVDQU      16(CX), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -23753,11 +23696,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 816(DX), Y7
+	VPBROADCASTD 816(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1072(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -23765,13 +23708,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 52(DX), Y8
+	VPBROADCASTD 52(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 436(DX), Y8
+	VPBROADCASTD 436(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 820(DX), Y8
+	VPBROADCASTD 820(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1104(CX), Y7
@@ -23780,13 +23723,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 56(DX), Y8
+	VPBROADCASTD 56(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 440(DX), Y8
+	VPBROADCASTD 440(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 824(DX), Y8
+	VPBROADCASTD 824(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1136(CX), Y7
@@ -23795,20 +23738,20 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 60(DX), Y8
+	VPBROADCASTD 60(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 444(DX), Y8
+	VPBROADCASTD 444(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 828(DX), Y8
+	VPBROADCASTD 828(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 268(DX), Y7
+	VPBROADCASTD 268(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 652(DX), Y7
+	VPBROADCASTD 652(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1036(DX), Y7
+	VPBROADCASTD 1036(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -23816,8 +23759,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2363(CX)
-	PREFETCHT0   2427(CX)
+	PREFETCHT0   315(DX)
+	PREFETCHT0   379(DX)
 	VMOVDQU      48(CX), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -23827,11 +23770,11 @@ loop:
 	VMOVDQU      144(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 832(DX), Y7
+	VPBROADCASTD 832(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      688(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -23839,13 +23782,13 @@ loop:
 	VMOVDQU      176(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 68(DX), Y8
+	VPBROADCASTD 68(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 452(DX), Y8
+	VPBROADCASTD 452(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 836(DX), Y8
+	VPBROADCASTD 836(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      720(CX), Y7
@@ -23854,13 +23797,13 @@ loop:
 	VMOVDQU      208(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 72(DX), Y8
+	VPBROADCASTD 72(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 456(DX), Y8
+	VPBROADCASTD 456(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 840(DX), Y8
+	VPBROADCASTD 840(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      752(CX), Y7
@@ -23869,20 +23812,20 @@ loop:
 	VMOVDQU      240(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 76(DX), Y8
+	VPBROADCASTD 76(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 460(DX), Y8
+	VPBROADCASTD 460(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 844(DX), Y8
+	VPBROADCASTD 844(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 272(DX), Y7
+	VPBROADCASTD 272(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 656(DX), Y7
+	VPBROADCASTD 656(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1040(DX), Y7
+	VPBROADCASTD 1040(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -23890,8 +23833,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2468(CX)
-	PREFETCHT0   2532(CX)
+	PREFETCHT0   420(DX)
+	PREFETCHT0   484(DX)
 	VMOVDQU      48(CX), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -23901,11 +23844,11 @@ loop:
 	VMOVDQU      272(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 848(DX), Y7
+	VPBROADCASTD 848(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      816(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -23913,13 +23856,13 @@ loop:
 	VMOVDQU      304(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 84(DX), Y8
+	VPBROADCASTD 84(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 468(DX), Y8
+	VPBROADCASTD 468(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 852(DX), Y8
+	VPBROADCASTD 852(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      848(CX), Y7
@@ -23928,13 +23871,13 @@ loop:
 	VMOVDQU      336(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 88(DX), Y8
+	VPBROADCASTD 88(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 472(DX), Y8
+	VPBROADCASTD 472(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 856(DX), Y8
+	VPBROADCASTD 856(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      880(CX), Y7
@@ -23943,20 +23886,20 @@ loop:
 	VMOVDQU      368(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 92(DX), Y8
+	VPBROADCASTD 92(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 476(DX), Y8
+	VPBROADCASTD 476(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 860(DX), Y8
+	VPBROADCASTD 860(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 276(DX), Y7
+	VPBROADCASTD 276(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 660(DX), Y7
+	VPBROADCASTD 660(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1044(DX), Y7
+	VPBROADCASTD 1044(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -23964,8 +23907,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2573(CX)
-	PREFETCHT0   2637(CX)
+	PREFETCHT0   525(DX)
+	PREFETCHT0   589(DX)
 	VMOVDQU      48(CX), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -23976,11 +23919,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 864(DX), Y7
+	VPBROADCASTD 864(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      944(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -23989,13 +23932,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 100(DX), Y8
+	VPBROADCASTD 100(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 484(DX), Y8
+	VPBROADCASTD 484(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 868(DX), Y8
+	VPBROADCASTD 868(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      976(CX), Y7
@@ -24005,13 +23948,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 104(DX), Y8
+	VPBROADCASTD 104(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 488(DX), Y8
+	VPBROADCASTD 488(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 872(DX), Y8
+	VPBROADCASTD 872(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1008(CX), Y7
@@ -24021,20 +23964,20 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 108(DX), Y8
+	VPBROADCASTD 108(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 492(DX), Y8
+	VPBROADCASTD 492(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 876(DX), Y8
+	VPBROADCASTD 876(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 280(DX), Y7
+	VPBROADCASTD 280(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 664(DX), Y7
+	VPBROADCASTD 664(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1048(DX), Y7
+	VPBROADCASTD 1048(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24042,8 +23985,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2678(CX)
-	PREFETCHT0   2742(CX)
+	PREFETCHT0   630(DX)
+	PREFETCHT0   694(DX)
 	VMOVDQU      48(CX), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24054,11 +23997,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 880(DX), Y7
+	VPBROADCASTD 880(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1072(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -24067,13 +24010,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 116(DX), Y8
+	VPBROADCASTD 116(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 500(DX), Y8
+	VPBROADCASTD 500(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 884(DX), Y8
+	VPBROADCASTD 884(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1104(CX), Y7
@@ -24083,13 +24026,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 120(DX), Y8
+	VPBROADCASTD 120(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 504(DX), Y8
+	VPBROADCASTD 504(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 888(DX), Y8
+	VPBROADCASTD 888(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1136(CX), Y7
@@ -24099,20 +24042,20 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 124(DX), Y8
+	VPBROADCASTD 124(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 508(DX), Y8
+	VPBROADCASTD 508(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 892(DX), Y8
+	VPBROADCASTD 892(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 284(DX), Y7
+	VPBROADCASTD 284(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 668(DX), Y7
+	VPBROADCASTD 668(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1052(DX), Y7
+	VPBROADCASTD 1052(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24120,8 +24063,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2783(CX)
-	PREFETCHT0   2847(CX)
+	PREFETCHT0   735(DX)
+	PREFETCHT0   799(DX)
 	VMOVDQU      80(CX), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24131,11 +24074,11 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 896(DX), Y7
+	VPBROADCASTD 896(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1200(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -24143,13 +24086,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 132(DX), Y8
+	VPBROADCASTD 132(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 516(DX), Y8
+	VPBROADCASTD 516(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 900(DX), Y8
+	VPBROADCASTD 900(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1232(CX), Y7
@@ -24158,13 +24101,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 136(DX), Y8
+	VPBROADCASTD 136(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 520(DX), Y8
+	VPBROADCASTD 520(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 904(DX), Y8
+	VPBROADCASTD 904(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1264(CX), Y7
@@ -24173,20 +24116,20 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 140(DX), Y8
+	VPBROADCASTD 140(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 524(DX), Y8
+	VPBROADCASTD 524(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 908(DX), Y8
+	VPBROADCASTD 908(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 288(DX), Y7
+	VPBROADCASTD 288(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 672(DX), Y7
+	VPBROADCASTD 672(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1056(DX), Y7
+	VPBROADCASTD 1056(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24194,8 +24137,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2888(CX)
-	PREFETCHT0   2952(CX)
+	PREFETCHT0   840(DX)
+	PREFETCHT0   904(DX)
 	VMOVDQU      80(CX), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24205,11 +24148,11 @@ loop:
 	VPSLLW       $0x04, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 912(DX), Y7
+	VPBROADCASTD 912(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1328(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -24217,13 +24160,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 148(DX), Y8
+	VPBROADCASTD 148(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 532(DX), Y8
+	VPBROADCASTD 532(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 916(DX), Y8
+	VPBROADCASTD 916(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1360(CX), Y7
@@ -24232,13 +24175,13 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 152(DX), Y8
+	VPBROADCASTD 152(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 536(DX), Y8
+	VPBROADCASTD 536(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 920(DX), Y8
+	VPBROADCASTD 920(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1392(CX), Y7
@@ -24247,20 +24190,20 @@ loop:
 	VPSLLW       $0x04, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 156(DX), Y8
+	VPBROADCASTD 156(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 540(DX), Y8
+	VPBROADCASTD 540(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 924(DX), Y8
+	VPBROADCASTD 924(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 292(DX), Y7
+	VPBROADCASTD 292(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 676(DX), Y7
+	VPBROADCASTD 676(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1060(DX), Y7
+	VPBROADCASTD 1060(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24268,8 +24211,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2993(CX)
-	PREFETCHT0   3057(CX)
+	PREFETCHT0   945(DX)
+	PREFETCHT0   1009(DX)
 	VMOVDQU      80(CX), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24279,11 +24222,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 928(DX), Y7
+	VPBROADCASTD 928(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1456(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -24291,13 +24234,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 164(DX), Y8
+	VPBROADCASTD 164(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 548(DX), Y8
+	VPBROADCASTD 548(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 932(DX), Y8
+	VPBROADCASTD 932(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1488(CX), Y7
@@ -24306,13 +24249,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 168(DX), Y8
+	VPBROADCASTD 168(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 552(DX), Y8
+	VPBROADCASTD 552(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 936(DX), Y8
+	VPBROADCASTD 936(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1520(CX), Y7
@@ -24321,20 +24264,20 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 172(DX), Y8
+	VPBROADCASTD 172(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 556(DX), Y8
+	VPBROADCASTD 556(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 940(DX), Y8
+	VPBROADCASTD 940(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 296(DX), Y7
+	VPBROADCASTD 296(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 680(DX), Y7
+	VPBROADCASTD 680(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1064(DX), Y7
+	VPBROADCASTD 1064(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24342,8 +24285,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3098(CX)
-	PREFETCHT0   3162(CX)
+	PREFETCHT0   1050(DX)
+	PREFETCHT0   1114(DX)
 	VMOVDQU      80(CX), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24353,11 +24296,11 @@ loop:
 	VPSLLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 944(DX), Y7
+	VPBROADCASTD 944(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1584(CX), Y7
 	VPAND        vec0<>+0(SB), Y7, Y7
@@ -24365,13 +24308,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 180(DX), Y8
+	VPBROADCASTD 180(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 564(DX), Y8
+	VPBROADCASTD 564(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 948(DX), Y8
+	VPBROADCASTD 948(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1616(CX), Y7
@@ -24380,13 +24323,13 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 184(DX), Y8
+	VPBROADCASTD 184(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 568(DX), Y8
+	VPBROADCASTD 568(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 952(DX), Y8
+	VPBROADCASTD 952(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1648(CX), Y7
@@ -24395,20 +24338,20 @@ loop:
 	VPSLLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 188(DX), Y8
+	VPBROADCASTD 188(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 572(DX), Y8
+	VPBROADCASTD 572(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 956(DX), Y8
+	VPBROADCASTD 956(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 300(DX), Y7
+	VPBROADCASTD 300(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 684(DX), Y7
+	VPBROADCASTD 684(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1068(DX), Y7
+	VPBROADCASTD 1068(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24416,8 +24359,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3203(CX)
-	PREFETCHT0   3267(CX)
+	PREFETCHT0   1155(DX)
+	PREFETCHT0   1219(DX)
 	VMOVDQU      112(CX), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24427,11 +24370,11 @@ loop:
 	VMOVDQU      400(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 960(DX), Y7
+	VPBROADCASTD 960(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1200(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -24439,13 +24382,13 @@ loop:
 	VMOVDQU      432(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 196(DX), Y8
+	VPBROADCASTD 196(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 580(DX), Y8
+	VPBROADCASTD 580(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 964(DX), Y8
+	VPBROADCASTD 964(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1232(CX), Y7
@@ -24454,13 +24397,13 @@ loop:
 	VMOVDQU      464(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 200(DX), Y8
+	VPBROADCASTD 200(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 584(DX), Y8
+	VPBROADCASTD 584(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 968(DX), Y8
+	VPBROADCASTD 968(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1264(CX), Y7
@@ -24469,20 +24412,20 @@ loop:
 	VMOVDQU      496(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 204(DX), Y8
+	VPBROADCASTD 204(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 588(DX), Y8
+	VPBROADCASTD 588(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 972(DX), Y8
+	VPBROADCASTD 972(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 304(DX), Y7
+	VPBROADCASTD 304(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 688(DX), Y7
+	VPBROADCASTD 688(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1072(DX), Y7
+	VPBROADCASTD 1072(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24490,8 +24433,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3308(CX)
-	PREFETCHT0   3372(CX)
+	PREFETCHT0   1260(DX)
+	PREFETCHT0   1324(DX)
 	VMOVDQU      112(CX), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24501,11 +24444,11 @@ loop:
 	VMOVDQU      528(CX), Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 976(DX), Y7
+	VPBROADCASTD 976(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1328(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -24513,13 +24456,13 @@ loop:
 	VMOVDQU      560(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 212(DX), Y8
+	VPBROADCASTD 212(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 596(DX), Y8
+	VPBROADCASTD 596(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 980(DX), Y8
+	VPBROADCASTD 980(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1360(CX), Y7
@@ -24528,13 +24471,13 @@ loop:
 	VMOVDQU      592(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 216(DX), Y8
+	VPBROADCASTD 216(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 600(DX), Y8
+	VPBROADCASTD 600(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 984(DX), Y8
+	VPBROADCASTD 984(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1392(CX), Y7
@@ -24543,20 +24486,20 @@ loop:
 	VMOVDQU      624(CX), Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 220(DX), Y8
+	VPBROADCASTD 220(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 604(DX), Y8
+	VPBROADCASTD 604(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 988(DX), Y8
+	VPBROADCASTD 988(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 308(DX), Y7
+	VPBROADCASTD 308(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 692(DX), Y7
+	VPBROADCASTD 692(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1076(DX), Y7
+	VPBROADCASTD 1076(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24564,8 +24507,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3413(CX)
-	PREFETCHT0   3477(CX)
+	PREFETCHT0   1365(DX)
+	PREFETCHT0   1429(DX)
 	VMOVDQU      112(CX), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24576,11 +24519,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 992(DX), Y7
+	VPBROADCASTD 992(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1456(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -24589,13 +24532,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 228(DX), Y8
+	VPBROADCASTD 228(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 612(DX), Y8
+	VPBROADCASTD 612(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 996(DX), Y8
+	VPBROADCASTD 996(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1488(CX), Y7
@@ -24605,13 +24548,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 232(DX), Y8
+	VPBROADCASTD 232(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 616(DX), Y8
+	VPBROADCASTD 616(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1000(DX), Y8
+	VPBROADCASTD 1000(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1520(CX), Y7
@@ -24621,20 +24564,20 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 236(DX), Y8
+	VPBROADCASTD 236(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 620(DX), Y8
+	VPBROADCASTD 620(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1004(DX), Y8
+	VPBROADCASTD 1004(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 312(DX), Y7
+	VPBROADCASTD 312(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 696(DX), Y7
+	VPBROADCASTD 696(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1080(DX), Y7
+	VPBROADCASTD 1080(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24642,8 +24585,8 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3518(CX)
-	PREFETCHT0   3582(CX)
+	PREFETCHT0   1470(DX)
+	PREFETCHT0   1534(DX)
 	VMOVDQU      112(CX), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -24654,11 +24597,11 @@ loop:
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        vec19<>+0(SB), Y4, Y4
 	VPOR         Y4, Y6, Y6
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPMADDUBSW   Y4, Y6, Y4
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPMADDUBSW   Y5, Y6, Y5
-	VPBROADCASTD 1008(DX), Y7
+	VPBROADCASTD 1008(BX), Y7
 	VPMADDUBSW   Y7, Y6, Y6
 	VMOVDQU      1584(CX), Y7
 	VPSRLW       $0x04, Y7, Y7
@@ -24667,13 +24610,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 244(DX), Y8
+	VPBROADCASTD 244(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 628(DX), Y8
+	VPBROADCASTD 628(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1012(DX), Y8
+	VPBROADCASTD 1012(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1616(CX), Y7
@@ -24683,13 +24626,13 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 248(DX), Y8
+	VPBROADCASTD 248(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 632(DX), Y8
+	VPBROADCASTD 632(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1016(DX), Y8
+	VPBROADCASTD 1016(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
 	VMOVDQU      1648(CX), Y7
@@ -24699,20 +24642,20 @@ loop:
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        vec19<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VPBROADCASTD 252(DX), Y8
+	VPBROADCASTD 252(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y4, Y4
-	VPBROADCASTD 636(DX), Y8
+	VPBROADCASTD 636(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y5, Y5
-	VPBROADCASTD 1020(DX), Y8
+	VPBROADCASTD 1020(BX), Y8
 	VPMADDUBSW   Y8, Y7, Y8
 	VPADDW       Y8, Y6, Y6
-	VPBROADCASTD 316(DX), Y7
+	VPBROADCASTD 316(BX), Y7
 	VPADDW       Y7, Y4, Y4
-	VPBROADCASTD 700(DX), Y7
+	VPBROADCASTD 700(BX), Y7
 	VPADDW       Y7, Y5, Y5
-	VPBROADCASTD 1084(DX), Y7
+	VPBROADCASTD 1084(BX), Y7
 	VPADDW       Y7, Y6, Y6
 	VPMADDWD     Y3, Y4, Y4
 	VPADDD       Y4, Y0, Y0
@@ -24720,42 +24663,44 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3623(CX)
-	PREFETCHT0   3687(CX)
+	PREFETCHT0   1575(DX)
+	PREFETCHT0   1639(DX)
 	VCVTPH2PS    (CX), Y3
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y3, Y0, Y0
-	VBROADCASTSS 368(DX), Y4
+	VBROADCASTSS 368(BX), Y4
 	VMULPS       Y4, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y3, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y3, Y2, Y2
-	VBROADCASTSS 1136(DX), Y0
+	VBROADCASTSS 1136(BX), Y0
 	VMULPS       Y0, Y2, Y2
-	VADDPS       (BX)(SI*2), Y2, Y2
-	VMOVUPS      Y2, (BX)(SI*2)
+	VADDPS       (SI)(DI*2), Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*2)
+	ADDQ         $0x00000690, DX
 	ADDQ         $0x00000690, CX
-	ADDQ         $0x00000480, DX
+	ADDQ         $0x00000480, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulQ6_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulQ6_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulQ6_Kx4(SB), NOSPLIT, $0-40
+TEXT ·mulQ6_Kx4(SB), NOSPLIT, $0-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ ldd+40(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 
@@ -26196,86 +26141,68 @@ loop:
 	VZEROUPPER
 	RET
 
-// func interleaveIQ4_XS(nb int, dst *byte, src *byte, next uintptr, stride int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·interleaveIQ4_XS(SB), NOSPLIT, $0-40
+// func interleaveIQ4_XS(nb int, dst *byte, src *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·interleaveIQ4_XS(SB), NOSPLIT, $0-32
 	MOVQ nb+0(FP), AX
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ next+24(FP), BX
-	MOVQ stride+32(FP), SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DX)(SI*4), R8
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
 
 loop:
-	PREFETCHT0     (BX)
-	PREFETCHT0     64(BX)
-	PREFETCHT0     128(BX)
-	PREFETCHT0     192(BX)
-	PREFETCHT0     256(BX)
-	PREFETCHT0     320(BX)
-	PREFETCHT0     384(BX)
-	PREFETCHT0     448(BX)
-	PREFETCHT0     512(BX)
-	PREFETCHT0     576(BX)
-	PREFETCHT0     640(BX)
-	PREFETCHT0     704(BX)
-	PREFETCHT0     768(BX)
-	PREFETCHT0     832(BX)
-	PREFETCHT0     896(BX)
-	PREFETCHT0     960(BX)
-	PREFETCHT0     1024(BX)
-	MOVWLZX        (DX), R9
-	MOVW           R9, (CX)
-	MOVWLZX        (DX)(SI*1), R9
-	MOVW           R9, 2(CX)
-	MOVWLZX        (DX)(SI*2), R9
-	MOVW           R9, 4(CX)
-	MOVWLZX        (DX)(DI*1), R9
-	MOVW           R9, 6(CX)
-	MOVWLZX        (R8), R9
-	MOVW           R9, 8(CX)
-	MOVWLZX        (R8)(SI*1), R9
-	MOVW           R9, 10(CX)
-	MOVWLZX        (R8)(SI*2), R9
-	MOVW           R9, 12(CX)
-	MOVWLZX        (R8)(DI*1), R9
-	MOVW           R9, 14(CX)
-	MOVWLZX        2(DX), R9
-	MOVW           R9, 16(CX)
-	MOVWLZX        2(DX)(SI*1), R9
-	MOVW           R9, 18(CX)
-	MOVWLZX        2(DX)(SI*2), R9
-	MOVW           R9, 20(CX)
-	MOVWLZX        2(DX)(DI*1), R9
-	MOVW           R9, 22(CX)
-	MOVWLZX        2(R8), R9
-	MOVW           R9, 24(CX)
-	MOVWLZX        2(R8)(SI*1), R9
-	MOVW           R9, 26(CX)
-	MOVWLZX        2(R8)(SI*2), R9
-	MOVW           R9, 28(CX)
-	MOVWLZX        2(R8)(DI*1), R9
-	MOVW           R9, 30(CX)
+	MOVWLZX        (DX), R8
+	MOVW           R8, (CX)
+	MOVWLZX        (DX)(BX*1), R8
+	MOVW           R8, 2(CX)
+	MOVWLZX        (DX)(BX*2), R8
+	MOVW           R8, 4(CX)
+	MOVWLZX        (DX)(SI*1), R8
+	MOVW           R8, 6(CX)
+	MOVWLZX        (DI), R8
+	MOVW           R8, 8(CX)
+	MOVWLZX        (DI)(BX*1), R8
+	MOVW           R8, 10(CX)
+	MOVWLZX        (DI)(BX*2), R8
+	MOVW           R8, 12(CX)
+	MOVWLZX        (DI)(SI*1), R8
+	MOVW           R8, 14(CX)
+	MOVWLZX        2(DX), R8
+	MOVW           R8, 16(CX)
+	MOVWLZX        2(DX)(BX*1), R8
+	MOVW           R8, 18(CX)
+	MOVWLZX        2(DX)(BX*2), R8
+	MOVW           R8, 20(CX)
+	MOVWLZX        2(DX)(SI*1), R8
+	MOVW           R8, 22(CX)
+	MOVWLZX        2(DI), R8
+	MOVW           R8, 24(CX)
+	MOVWLZX        2(DI)(BX*1), R8
+	MOVW           R8, 26(CX)
+	MOVWLZX        2(DI)(BX*2), R8
+	MOVW           R8, 28(CX)
+	MOVWLZX        2(DI)(SI*1), R8
+	MOVW           R8, 30(CX)
 	VPXOR          Y0, Y0, Y0
 	VMOVD          4(DX), X0
-	VPINSRD        $0x01, 4(DX)(SI*1), X0, X0
-	VPINSRD        $0x02, 4(DX)(SI*2), X0, X0
-	VPINSRD        $0x03, 4(DX)(DI*1), X0, X0
-	VMOVD          4(R8), X1
-	VPINSRD        $0x01, 4(R8)(SI*1), X1, X1
-	VPINSRD        $0x02, 4(R8)(SI*2), X1, X1
-	VPINSRD        $0x03, 4(R8)(DI*1), X1, X1
+	VPINSRD        $0x01, 4(DX)(BX*1), X0, X0
+	VPINSRD        $0x02, 4(DX)(BX*2), X0, X0
+	VPINSRD        $0x03, 4(DX)(SI*1), X0, X0
+	VMOVD          4(DI), X1
+	VPINSRD        $0x01, 4(DI)(BX*1), X1, X1
+	VPINSRD        $0x02, 4(DI)(BX*2), X1, X1
+	VPINSRD        $0x03, 4(DI)(SI*1), X1, X1
 	VINSERTI128    $0x01, X1, Y0, Y0
 	VMOVDQU        Y0, 32(CX)
 	VBROADCASTI128 8(DX), Y0
-	VINSERTI128    $0x01, 8(R8), Y0, Y0
-	VBROADCASTI128 8(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 8(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 8(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 8(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 8(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 8(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 8(DI), Y0, Y0
+	VBROADCASTI128 8(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 8(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 8(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 8(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 8(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 8(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26289,13 +26216,13 @@ loop:
 	VMOVDQU        Y2, 128(CX)
 	VMOVDQU        Y3, 160(CX)
 	VBROADCASTI128 24(DX), Y0
-	VINSERTI128    $0x01, 24(R8), Y0, Y0
-	VBROADCASTI128 24(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 24(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 24(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 24(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 24(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 24(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 24(DI), Y0, Y0
+	VBROADCASTI128 24(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 24(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 24(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 24(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 24(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 24(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26309,13 +26236,13 @@ loop:
 	VMOVDQU        Y2, 256(CX)
 	VMOVDQU        Y3, 288(CX)
 	VBROADCASTI128 40(DX), Y0
-	VINSERTI128    $0x01, 40(R8), Y0, Y0
-	VBROADCASTI128 40(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 40(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 40(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 40(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 40(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 40(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 40(DI), Y0, Y0
+	VBROADCASTI128 40(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 40(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 40(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 40(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 40(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 40(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26329,13 +26256,13 @@ loop:
 	VMOVDQU        Y2, 384(CX)
 	VMOVDQU        Y3, 416(CX)
 	VBROADCASTI128 56(DX), Y0
-	VINSERTI128    $0x01, 56(R8), Y0, Y0
-	VBROADCASTI128 56(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 56(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 56(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 56(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 56(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 56(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 56(DI), Y0, Y0
+	VBROADCASTI128 56(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 56(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 56(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 56(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 56(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 56(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26349,13 +26276,13 @@ loop:
 	VMOVDQU        Y2, 512(CX)
 	VMOVDQU        Y3, 544(CX)
 	VBROADCASTI128 72(DX), Y0
-	VINSERTI128    $0x01, 72(R8), Y0, Y0
-	VBROADCASTI128 72(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 72(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 72(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 72(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 72(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 72(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 72(DI), Y0, Y0
+	VBROADCASTI128 72(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 72(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 72(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 72(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 72(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 72(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26369,13 +26296,13 @@ loop:
 	VMOVDQU        Y2, 640(CX)
 	VMOVDQU        Y3, 672(CX)
 	VBROADCASTI128 88(DX), Y0
-	VINSERTI128    $0x01, 88(R8), Y0, Y0
-	VBROADCASTI128 88(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 88(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 88(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 88(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 88(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 88(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 88(DI), Y0, Y0
+	VBROADCASTI128 88(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 88(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 88(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 88(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 88(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 88(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26389,13 +26316,13 @@ loop:
 	VMOVDQU        Y2, 768(CX)
 	VMOVDQU        Y3, 800(CX)
 	VBROADCASTI128 104(DX), Y0
-	VINSERTI128    $0x01, 104(R8), Y0, Y0
-	VBROADCASTI128 104(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 104(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 104(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 104(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 104(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 104(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 104(DI), Y0, Y0
+	VBROADCASTI128 104(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 104(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 104(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 104(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 104(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 104(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26409,13 +26336,13 @@ loop:
 	VMOVDQU        Y2, 896(CX)
 	VMOVDQU        Y3, 928(CX)
 	VBROADCASTI128 120(DX), Y0
-	VINSERTI128    $0x01, 120(R8), Y0, Y0
-	VBROADCASTI128 120(DX)(SI*1), Y1
-	VINSERTI128    $0x01, 120(R8)(SI*1), Y1, Y1
-	VBROADCASTI128 120(DX)(SI*2), Y2
-	VINSERTI128    $0x01, 120(R8)(SI*2), Y2, Y2
-	VBROADCASTI128 120(DX)(DI*1), Y3
-	VINSERTI128    $0x01, 120(R8)(DI*1), Y3, Y3
+	VINSERTI128    $0x01, 120(DI), Y0, Y0
+	VBROADCASTI128 120(DX)(BX*1), Y1
+	VINSERTI128    $0x01, 120(DI)(BX*1), Y1, Y1
+	VBROADCASTI128 120(DX)(BX*2), Y2
+	VINSERTI128    $0x01, 120(DI)(BX*2), Y2, Y2
+	VBROADCASTI128 120(DX)(SI*1), Y3
+	VINSERTI128    $0x01, 120(DI)(SI*1), Y3, Y3
 	VPUNPCKLDQ     Y1, Y0, Y4
 	VPUNPCKHDQ     Y1, Y0, Y5
 	VPUNPCKLDQ     Y3, Y2, Y1
@@ -26429,21 +26356,21 @@ loop:
 	VMOVDQU        Y2, 1024(CX)
 	VMOVDQU        Y3, 1056(CX)
 	ADDQ           $0x00000440, CX
-	ADDQ           $0x00000440, BX
 	ADDQ           $0x00000088, DX
-	ADDQ           $0x00000088, R8
+	ADDQ           $0x00000088, DI
 	DECQ           AX
 	JNZ            loop
 	VZEROUPPER
 	RET
 
-// func mulIQ4_XSx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_XSx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulIQ4_XSx1(SB), NOSPLIT, $128-40
+TEXT ·mulIQ4_XSx1(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -26479,7 +26406,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y0
 	VPSHUFB      Y2, Y0, Y0
 	VPABSB       Y0, Y2
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPSIGNB      Y0, Y3, Y3
 	VPMADDUBSW   Y3, Y2, Y2
 	VPMADDWD     Y1, Y2, Y0
@@ -26488,7 +26415,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26498,7 +26425,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26508,7 +26435,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26519,7 +26446,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26530,7 +26457,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26541,7 +26468,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26552,14 +26479,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -26568,7 +26495,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26578,7 +26505,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26588,7 +26515,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26598,7 +26525,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26609,7 +26536,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26620,7 +26547,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26631,7 +26558,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26642,14 +26569,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2184(CX)
-	PREFETCHT0   2248(CX)
-	PREFETCHT0   2312(CX)
+	PREFETCHT0   136(DX)
+	PREFETCHT0   200(DX)
+	PREFETCHT0   264(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -26658,7 +26585,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26668,7 +26595,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26678,7 +26605,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26688,7 +26615,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26699,7 +26626,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26710,7 +26637,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26721,7 +26648,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26732,14 +26659,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2320(CX)
-	PREFETCHT0   2384(CX)
-	PREFETCHT0   2448(CX)
+	PREFETCHT0   272(DX)
+	PREFETCHT0   336(DX)
+	PREFETCHT0   400(DX)
 	VMOVDQU      (SP), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -26748,7 +26675,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26758,7 +26685,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26768,7 +26695,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26778,7 +26705,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26789,7 +26716,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26800,7 +26727,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26811,7 +26738,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26822,14 +26749,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2456(CX)
-	PREFETCHT0   2520(CX)
-	PREFETCHT0   2584(CX)
+	PREFETCHT0   408(DX)
+	PREFETCHT0   472(DX)
+	PREFETCHT0   536(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec21<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -26838,7 +26765,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26848,7 +26775,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26858,7 +26785,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26868,7 +26795,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26879,7 +26806,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26890,7 +26817,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26901,7 +26828,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26912,14 +26839,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2592(CX)
-	PREFETCHT0   2656(CX)
-	PREFETCHT0   2720(CX)
+	PREFETCHT0   544(DX)
+	PREFETCHT0   608(DX)
+	PREFETCHT0   672(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec23<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -26928,7 +26855,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26938,7 +26865,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26948,7 +26875,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26958,7 +26885,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26969,7 +26896,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26980,7 +26907,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -26991,7 +26918,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27002,14 +26929,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2728(CX)
-	PREFETCHT0   2792(CX)
-	PREFETCHT0   2856(CX)
+	PREFETCHT0   680(DX)
+	PREFETCHT0   744(DX)
+	PREFETCHT0   808(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec24<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -27018,7 +26945,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27028,7 +26955,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27038,7 +26965,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27048,7 +26975,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27059,7 +26986,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27070,7 +26997,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27081,7 +27008,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27092,14 +27019,14 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   2864(CX)
-	PREFETCHT0   2928(CX)
-	PREFETCHT0   2992(CX)
+	PREFETCHT0   816(DX)
+	PREFETCHT0   880(DX)
+	PREFETCHT0   944(DX)
 	VMOVDQU      32(SP), Y1
 	VPSHUFB      vec25<>+0(SB), Y1, Y1
 	VPSRAW       $0x08, Y1, Y1
@@ -27108,7 +27035,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27118,7 +27045,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27128,7 +27055,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27138,7 +27065,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27149,7 +27076,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27160,7 +27087,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27171,7 +27098,7 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
@@ -27182,23 +27109,24 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y2
 	VPSHUFB      Y3, Y2, Y2
 	VPABSB       Y2, Y3
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPSIGNB      Y2, Y4, Y4
 	VPMADDUBSW   Y4, Y3, Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
-	PREFETCHT0   3000(CX)
-	PREFETCHT0   3064(CX)
-	PREFETCHT0   3128(CX)
+	PREFETCHT0   952(DX)
+	PREFETCHT0   1016(DX)
+	PREFETCHT0   1080(DX)
 	VCVTPH2PS    (CX), Y1
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y1, Y0, Y0
-	VBROADCASTSS 368(DX), Y1
+	VBROADCASTSS 368(BX), Y1
 	VMULPS       Y1, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         $0x00000440, DX
 	ADDQ         $0x00000440, CX
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x00000180, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
@@ -27234,15 +27162,16 @@ DATA vec31<>+24(SB)/4, $0x30003000
 DATA vec31<>+28(SB)/4, $0x30003000
 GLOBL vec31<>(SB), RODATA|NOPTR, $32
 
-// func mulIQ4_XSx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_XSx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulIQ4_XSx2(SB), NOSPLIT, $128-40
+TEXT ·mulIQ4_XSx2(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -27278,10 +27207,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y0
 	VPSHUFB      Y1, Y0, Y0
 	VPABSB       Y0, Y1
-	VPBROADCASTD (DX), Y3
+	VPBROADCASTD (BX), Y3
 	VPSIGNB      Y0, Y3, Y3
 	VPMADDUBSW   Y3, Y1, Y3
-	VPBROADCASTD 384(DX), Y4
+	VPBROADCASTD 384(BX), Y4
 	VPSIGNB      Y0, Y4, Y4
 	VPMADDUBSW   Y4, Y1, Y4
 	VPMADDWD     Y2, Y3, Y0
@@ -27291,10 +27220,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 4(DX), Y3
+	VPBROADCASTD 4(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 388(DX), Y6
+	VPBROADCASTD 388(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27306,10 +27235,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 8(DX), Y3
+	VPBROADCASTD 8(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 392(DX), Y6
+	VPBROADCASTD 392(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27321,10 +27250,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 12(DX), Y3
+	VPBROADCASTD 12(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 396(DX), Y6
+	VPBROADCASTD 396(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27337,10 +27266,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 16(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 400(DX), Y6
+	VPBROADCASTD 400(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27353,10 +27282,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 20(DX), Y3
+	VPBROADCASTD 20(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 404(DX), Y6
+	VPBROADCASTD 404(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27369,10 +27298,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 24(DX), Y3
+	VPBROADCASTD 24(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 408(DX), Y6
+	VPBROADCASTD 408(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27385,19 +27314,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 28(DX), Y3
+	VPBROADCASTD 28(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 412(DX), Y6
+	VPBROADCASTD 412(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -27406,10 +27335,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 32(DX), Y3
+	VPBROADCASTD 32(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 416(DX), Y6
+	VPBROADCASTD 416(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27421,10 +27350,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 36(DX), Y3
+	VPBROADCASTD 36(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 420(DX), Y6
+	VPBROADCASTD 420(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27436,10 +27365,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 40(DX), Y3
+	VPBROADCASTD 40(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 424(DX), Y6
+	VPBROADCASTD 424(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27451,10 +27380,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 44(DX), Y3
+	VPBROADCASTD 44(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 428(DX), Y6
+	VPBROADCASTD 428(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27467,10 +27396,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 48(DX), Y3
+	VPBROADCASTD 48(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 432(DX), Y6
+	VPBROADCASTD 432(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27483,10 +27412,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 52(DX), Y3
+	VPBROADCASTD 52(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 436(DX), Y6
+	VPBROADCASTD 436(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27499,10 +27428,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 56(DX), Y3
+	VPBROADCASTD 56(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 440(DX), Y6
+	VPBROADCASTD 440(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27515,19 +27444,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 60(DX), Y3
+	VPBROADCASTD 60(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 444(DX), Y6
+	VPBROADCASTD 444(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2184(CX)
-	PREFETCHT0   2248(CX)
-	PREFETCHT0   2312(CX)
+	PREFETCHT0   136(DX)
+	PREFETCHT0   200(DX)
+	PREFETCHT0   264(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -27536,10 +27465,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 64(DX), Y3
+	VPBROADCASTD 64(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 448(DX), Y6
+	VPBROADCASTD 448(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27551,10 +27480,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 68(DX), Y3
+	VPBROADCASTD 68(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 452(DX), Y6
+	VPBROADCASTD 452(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27566,10 +27495,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 72(DX), Y3
+	VPBROADCASTD 72(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 456(DX), Y6
+	VPBROADCASTD 456(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27581,10 +27510,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 76(DX), Y3
+	VPBROADCASTD 76(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 460(DX), Y6
+	VPBROADCASTD 460(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27597,10 +27526,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 80(DX), Y3
+	VPBROADCASTD 80(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 464(DX), Y6
+	VPBROADCASTD 464(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27613,10 +27542,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 84(DX), Y3
+	VPBROADCASTD 84(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 468(DX), Y6
+	VPBROADCASTD 468(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27629,10 +27558,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 88(DX), Y3
+	VPBROADCASTD 88(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 472(DX), Y6
+	VPBROADCASTD 472(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27645,19 +27574,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 92(DX), Y3
+	VPBROADCASTD 92(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 476(DX), Y6
+	VPBROADCASTD 476(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2320(CX)
-	PREFETCHT0   2384(CX)
-	PREFETCHT0   2448(CX)
+	PREFETCHT0   272(DX)
+	PREFETCHT0   336(DX)
+	PREFETCHT0   400(DX)
 	VMOVDQU      (SP), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -27666,10 +27595,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 96(DX), Y3
+	VPBROADCASTD 96(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 480(DX), Y6
+	VPBROADCASTD 480(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27681,10 +27610,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 100(DX), Y3
+	VPBROADCASTD 100(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 484(DX), Y6
+	VPBROADCASTD 484(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27696,10 +27625,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 104(DX), Y3
+	VPBROADCASTD 104(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 488(DX), Y6
+	VPBROADCASTD 488(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27711,10 +27640,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 108(DX), Y3
+	VPBROADCASTD 108(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 492(DX), Y6
+	VPBROADCASTD 492(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27727,10 +27656,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 112(DX), Y3
+	VPBROADCASTD 112(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 496(DX), Y6
+	VPBROADCASTD 496(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27743,10 +27672,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 116(DX), Y3
+	VPBROADCASTD 116(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 500(DX), Y6
+	VPBROADCASTD 500(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27759,10 +27688,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 120(DX), Y3
+	VPBROADCASTD 120(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 504(DX), Y6
+	VPBROADCASTD 504(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27775,19 +27704,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 124(DX), Y3
+	VPBROADCASTD 124(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 508(DX), Y6
+	VPBROADCASTD 508(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2456(CX)
-	PREFETCHT0   2520(CX)
-	PREFETCHT0   2584(CX)
+	PREFETCHT0   408(DX)
+	PREFETCHT0   472(DX)
+	PREFETCHT0   536(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec21<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -27796,10 +27725,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 128(DX), Y3
+	VPBROADCASTD 128(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 512(DX), Y6
+	VPBROADCASTD 512(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27811,10 +27740,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 132(DX), Y3
+	VPBROADCASTD 132(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 516(DX), Y6
+	VPBROADCASTD 516(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27826,10 +27755,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 136(DX), Y3
+	VPBROADCASTD 136(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 520(DX), Y6
+	VPBROADCASTD 520(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27841,10 +27770,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 140(DX), Y3
+	VPBROADCASTD 140(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 524(DX), Y6
+	VPBROADCASTD 524(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27857,10 +27786,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 144(DX), Y3
+	VPBROADCASTD 144(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 528(DX), Y6
+	VPBROADCASTD 528(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27873,10 +27802,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 148(DX), Y3
+	VPBROADCASTD 148(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 532(DX), Y6
+	VPBROADCASTD 532(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27889,10 +27818,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 152(DX), Y3
+	VPBROADCASTD 152(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 536(DX), Y6
+	VPBROADCASTD 536(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27905,19 +27834,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 156(DX), Y3
+	VPBROADCASTD 156(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 540(DX), Y6
+	VPBROADCASTD 540(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2592(CX)
-	PREFETCHT0   2656(CX)
-	PREFETCHT0   2720(CX)
+	PREFETCHT0   544(DX)
+	PREFETCHT0   608(DX)
+	PREFETCHT0   672(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec23<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -27926,10 +27855,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 160(DX), Y3
+	VPBROADCASTD 160(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 544(DX), Y6
+	VPBROADCASTD 544(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27941,10 +27870,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 164(DX), Y3
+	VPBROADCASTD 164(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 548(DX), Y6
+	VPBROADCASTD 548(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27956,10 +27885,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 168(DX), Y3
+	VPBROADCASTD 168(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 552(DX), Y6
+	VPBROADCASTD 552(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27971,10 +27900,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 172(DX), Y3
+	VPBROADCASTD 172(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 556(DX), Y6
+	VPBROADCASTD 556(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -27987,10 +27916,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 176(DX), Y3
+	VPBROADCASTD 176(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 560(DX), Y6
+	VPBROADCASTD 560(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28003,10 +27932,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 180(DX), Y3
+	VPBROADCASTD 180(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 564(DX), Y6
+	VPBROADCASTD 564(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28019,10 +27948,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 184(DX), Y3
+	VPBROADCASTD 184(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 568(DX), Y6
+	VPBROADCASTD 568(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28035,19 +27964,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 188(DX), Y3
+	VPBROADCASTD 188(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 572(DX), Y6
+	VPBROADCASTD 572(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2728(CX)
-	PREFETCHT0   2792(CX)
-	PREFETCHT0   2856(CX)
+	PREFETCHT0   680(DX)
+	PREFETCHT0   744(DX)
+	PREFETCHT0   808(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec24<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -28056,10 +27985,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 192(DX), Y3
+	VPBROADCASTD 192(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 576(DX), Y6
+	VPBROADCASTD 576(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28071,10 +28000,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 196(DX), Y3
+	VPBROADCASTD 196(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 580(DX), Y6
+	VPBROADCASTD 580(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28086,10 +28015,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 200(DX), Y3
+	VPBROADCASTD 200(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 584(DX), Y6
+	VPBROADCASTD 584(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28101,10 +28030,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 204(DX), Y3
+	VPBROADCASTD 204(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 588(DX), Y6
+	VPBROADCASTD 588(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28117,10 +28046,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 208(DX), Y3
+	VPBROADCASTD 208(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 592(DX), Y6
+	VPBROADCASTD 592(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28133,10 +28062,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 212(DX), Y3
+	VPBROADCASTD 212(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 596(DX), Y6
+	VPBROADCASTD 596(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28149,10 +28078,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 216(DX), Y3
+	VPBROADCASTD 216(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 600(DX), Y6
+	VPBROADCASTD 600(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28165,19 +28094,19 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 220(DX), Y3
+	VPBROADCASTD 220(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 604(DX), Y6
+	VPBROADCASTD 604(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   2864(CX)
-	PREFETCHT0   2928(CX)
-	PREFETCHT0   2992(CX)
+	PREFETCHT0   816(DX)
+	PREFETCHT0   880(DX)
+	PREFETCHT0   944(DX)
 	VMOVDQU      32(SP), Y2
 	VPSHUFB      vec25<>+0(SB), Y2, Y2
 	VPSRAW       $0x08, Y2, Y2
@@ -28186,10 +28115,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 224(DX), Y3
+	VPBROADCASTD 224(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 608(DX), Y6
+	VPBROADCASTD 608(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28201,10 +28130,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 228(DX), Y3
+	VPBROADCASTD 228(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 612(DX), Y6
+	VPBROADCASTD 612(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28216,10 +28145,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 232(DX), Y3
+	VPBROADCASTD 232(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 616(DX), Y6
+	VPBROADCASTD 616(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28231,10 +28160,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 236(DX), Y3
+	VPBROADCASTD 236(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 620(DX), Y6
+	VPBROADCASTD 620(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28247,10 +28176,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 240(DX), Y3
+	VPBROADCASTD 240(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 624(DX), Y6
+	VPBROADCASTD 624(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28263,10 +28192,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 244(DX), Y3
+	VPBROADCASTD 244(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 628(DX), Y6
+	VPBROADCASTD 628(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28279,10 +28208,10 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 248(DX), Y3
+	VPBROADCASTD 248(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 632(DX), Y6
+	VPBROADCASTD 632(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
@@ -28295,48 +28224,50 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y4
 	VPSHUFB      Y3, Y4, Y4
 	VPABSB       Y4, Y5
-	VPBROADCASTD 252(DX), Y3
+	VPBROADCASTD 252(BX), Y3
 	VPSIGNB      Y4, Y3, Y3
 	VPMADDUBSW   Y3, Y5, Y3
-	VPBROADCASTD 636(DX), Y6
+	VPBROADCASTD 636(BX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y4
 	VPMADDWD     Y2, Y3, Y3
 	VPADDD       Y3, Y0, Y0
 	VPMADDWD     Y2, Y4, Y4
 	VPADDD       Y4, Y1, Y1
-	PREFETCHT0   3000(CX)
-	PREFETCHT0   3064(CX)
-	PREFETCHT0   3128(CX)
+	PREFETCHT0   952(DX)
+	PREFETCHT0   1016(DX)
+	PREFETCHT0   1080(DX)
 	VCVTPH2PS    (CX), Y2
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y2, Y0, Y0
-	VBROADCASTSS 368(DX), Y3
+	VBROADCASTSS 368(BX), Y3
 	VMULPS       Y3, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
+	ADDQ         $0x00000440, DX
 	ADDQ         $0x00000440, CX
-	ADDQ         $0x00000300, DX
+	ADDQ         $0x00000300, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulIQ4_XSx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_XSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·mulIQ4_XSx3(SB), NOSPLIT, $128-40
+TEXT ·mulIQ4_XSx3(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
-	SHLQ $0x02, SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ ldd+40(FP), DI
+	SHLQ $0x02, DI
 
 loop:
 	VMOVDQU      32(CX), Y0
@@ -28372,13 +28303,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y0
 	VPSHUFB      Y1, Y0, Y0
 	VPABSB       Y0, Y1
-	VPBROADCASTD (DX), Y2
+	VPBROADCASTD (BX), Y2
 	VPSIGNB      Y0, Y2, Y2
 	VPMADDUBSW   Y2, Y1, Y4
-	VPBROADCASTD 384(DX), Y2
+	VPBROADCASTD 384(BX), Y2
 	VPSIGNB      Y0, Y2, Y2
 	VPMADDUBSW   Y2, Y1, Y5
-	VPBROADCASTD 768(DX), Y2
+	VPBROADCASTD 768(BX), Y2
 	VPSIGNB      Y0, Y2, Y2
 	VPMADDUBSW   Y2, Y1, Y6
 	VPMADDWD     Y3, Y4, Y0
@@ -28389,13 +28320,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 4(DX), Y4
+	VPBROADCASTD 4(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 388(DX), Y5
+	VPBROADCASTD 388(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 772(DX), Y8
+	VPBROADCASTD 772(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28409,13 +28340,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 8(DX), Y4
+	VPBROADCASTD 8(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 392(DX), Y5
+	VPBROADCASTD 392(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 776(DX), Y8
+	VPBROADCASTD 776(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28429,13 +28360,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 12(DX), Y4
+	VPBROADCASTD 12(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 396(DX), Y5
+	VPBROADCASTD 396(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 780(DX), Y8
+	VPBROADCASTD 780(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28450,13 +28381,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 16(DX), Y4
+	VPBROADCASTD 16(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 400(DX), Y5
+	VPBROADCASTD 400(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 784(DX), Y8
+	VPBROADCASTD 784(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28471,13 +28402,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD 20(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 404(DX), Y5
+	VPBROADCASTD 404(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 788(DX), Y8
+	VPBROADCASTD 788(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28492,13 +28423,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 24(DX), Y4
+	VPBROADCASTD 24(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 408(DX), Y5
+	VPBROADCASTD 408(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 792(DX), Y8
+	VPBROADCASTD 792(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28513,13 +28444,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 28(DX), Y4
+	VPBROADCASTD 28(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 412(DX), Y5
+	VPBROADCASTD 412(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 796(DX), Y8
+	VPBROADCASTD 796(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28528,9 +28459,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2048(CX)
-	PREFETCHT0   2112(CX)
-	PREFETCHT0   2176(CX)
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	PREFETCHT0   128(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -28539,13 +28470,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 32(DX), Y4
+	VPBROADCASTD 32(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 416(DX), Y5
+	VPBROADCASTD 416(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 800(DX), Y8
+	VPBROADCASTD 800(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28559,13 +28490,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 36(DX), Y4
+	VPBROADCASTD 36(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 420(DX), Y5
+	VPBROADCASTD 420(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 804(DX), Y8
+	VPBROADCASTD 804(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28579,13 +28510,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 40(DX), Y4
+	VPBROADCASTD 40(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 424(DX), Y5
+	VPBROADCASTD 424(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 808(DX), Y8
+	VPBROADCASTD 808(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28599,13 +28530,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 44(DX), Y4
+	VPBROADCASTD 44(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 428(DX), Y5
+	VPBROADCASTD 428(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 812(DX), Y8
+	VPBROADCASTD 812(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28620,13 +28551,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 48(DX), Y4
+	VPBROADCASTD 48(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 432(DX), Y5
+	VPBROADCASTD 432(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 816(DX), Y8
+	VPBROADCASTD 816(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28641,13 +28572,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 52(DX), Y4
+	VPBROADCASTD 52(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 436(DX), Y5
+	VPBROADCASTD 436(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 820(DX), Y8
+	VPBROADCASTD 820(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28662,13 +28593,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 56(DX), Y4
+	VPBROADCASTD 56(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 440(DX), Y5
+	VPBROADCASTD 440(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 824(DX), Y8
+	VPBROADCASTD 824(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28683,13 +28614,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 60(DX), Y4
+	VPBROADCASTD 60(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 444(DX), Y5
+	VPBROADCASTD 444(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 828(DX), Y8
+	VPBROADCASTD 828(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28698,9 +28629,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2184(CX)
-	PREFETCHT0   2248(CX)
-	PREFETCHT0   2312(CX)
+	PREFETCHT0   136(DX)
+	PREFETCHT0   200(DX)
+	PREFETCHT0   264(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -28709,13 +28640,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 64(DX), Y4
+	VPBROADCASTD 64(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 448(DX), Y5
+	VPBROADCASTD 448(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 832(DX), Y8
+	VPBROADCASTD 832(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28729,13 +28660,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 68(DX), Y4
+	VPBROADCASTD 68(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 452(DX), Y5
+	VPBROADCASTD 452(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 836(DX), Y8
+	VPBROADCASTD 836(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28749,13 +28680,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 72(DX), Y4
+	VPBROADCASTD 72(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 456(DX), Y5
+	VPBROADCASTD 456(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 840(DX), Y8
+	VPBROADCASTD 840(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28769,13 +28700,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 76(DX), Y4
+	VPBROADCASTD 76(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 460(DX), Y5
+	VPBROADCASTD 460(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 844(DX), Y8
+	VPBROADCASTD 844(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28790,13 +28721,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 80(DX), Y4
+	VPBROADCASTD 80(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 464(DX), Y5
+	VPBROADCASTD 464(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 848(DX), Y8
+	VPBROADCASTD 848(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28811,13 +28742,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 84(DX), Y4
+	VPBROADCASTD 84(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 468(DX), Y5
+	VPBROADCASTD 468(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 852(DX), Y8
+	VPBROADCASTD 852(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28832,13 +28763,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 88(DX), Y4
+	VPBROADCASTD 88(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 472(DX), Y5
+	VPBROADCASTD 472(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 856(DX), Y8
+	VPBROADCASTD 856(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28853,13 +28784,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 92(DX), Y4
+	VPBROADCASTD 92(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 476(DX), Y5
+	VPBROADCASTD 476(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 860(DX), Y8
+	VPBROADCASTD 860(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28868,9 +28799,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2320(CX)
-	PREFETCHT0   2384(CX)
-	PREFETCHT0   2448(CX)
+	PREFETCHT0   272(DX)
+	PREFETCHT0   336(DX)
+	PREFETCHT0   400(DX)
 	VMOVDQU      (SP), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -28879,13 +28810,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 96(DX), Y4
+	VPBROADCASTD 96(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 480(DX), Y5
+	VPBROADCASTD 480(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 864(DX), Y8
+	VPBROADCASTD 864(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28899,13 +28830,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 100(DX), Y4
+	VPBROADCASTD 100(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 484(DX), Y5
+	VPBROADCASTD 484(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 868(DX), Y8
+	VPBROADCASTD 868(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28919,13 +28850,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 104(DX), Y4
+	VPBROADCASTD 104(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 488(DX), Y5
+	VPBROADCASTD 488(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 872(DX), Y8
+	VPBROADCASTD 872(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28939,13 +28870,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 108(DX), Y4
+	VPBROADCASTD 108(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 492(DX), Y5
+	VPBROADCASTD 492(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 876(DX), Y8
+	VPBROADCASTD 876(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28960,13 +28891,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 112(DX), Y4
+	VPBROADCASTD 112(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 496(DX), Y5
+	VPBROADCASTD 496(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 880(DX), Y8
+	VPBROADCASTD 880(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -28981,13 +28912,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 116(DX), Y4
+	VPBROADCASTD 116(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 500(DX), Y5
+	VPBROADCASTD 500(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 884(DX), Y8
+	VPBROADCASTD 884(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29002,13 +28933,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 120(DX), Y4
+	VPBROADCASTD 120(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 504(DX), Y5
+	VPBROADCASTD 504(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 888(DX), Y8
+	VPBROADCASTD 888(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29023,13 +28954,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 124(DX), Y4
+	VPBROADCASTD 124(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 508(DX), Y5
+	VPBROADCASTD 508(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 892(DX), Y8
+	VPBROADCASTD 892(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29038,9 +28969,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2456(CX)
-	PREFETCHT0   2520(CX)
-	PREFETCHT0   2584(CX)
+	PREFETCHT0   408(DX)
+	PREFETCHT0   472(DX)
+	PREFETCHT0   536(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec21<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -29049,13 +28980,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 128(DX), Y4
+	VPBROADCASTD 128(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 512(DX), Y5
+	VPBROADCASTD 512(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 896(DX), Y8
+	VPBROADCASTD 896(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29069,13 +29000,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 132(DX), Y4
+	VPBROADCASTD 132(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 516(DX), Y5
+	VPBROADCASTD 516(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 900(DX), Y8
+	VPBROADCASTD 900(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29089,13 +29020,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 136(DX), Y4
+	VPBROADCASTD 136(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 520(DX), Y5
+	VPBROADCASTD 520(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 904(DX), Y8
+	VPBROADCASTD 904(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29109,13 +29040,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 140(DX), Y4
+	VPBROADCASTD 140(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 524(DX), Y5
+	VPBROADCASTD 524(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 908(DX), Y8
+	VPBROADCASTD 908(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29130,13 +29061,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 144(DX), Y4
+	VPBROADCASTD 144(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 528(DX), Y5
+	VPBROADCASTD 528(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 912(DX), Y8
+	VPBROADCASTD 912(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29151,13 +29082,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 148(DX), Y4
+	VPBROADCASTD 148(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 532(DX), Y5
+	VPBROADCASTD 532(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 916(DX), Y8
+	VPBROADCASTD 916(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29172,13 +29103,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 152(DX), Y4
+	VPBROADCASTD 152(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 536(DX), Y5
+	VPBROADCASTD 536(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 920(DX), Y8
+	VPBROADCASTD 920(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29193,13 +29124,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 156(DX), Y4
+	VPBROADCASTD 156(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 540(DX), Y5
+	VPBROADCASTD 540(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 924(DX), Y8
+	VPBROADCASTD 924(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29208,9 +29139,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2592(CX)
-	PREFETCHT0   2656(CX)
-	PREFETCHT0   2720(CX)
+	PREFETCHT0   544(DX)
+	PREFETCHT0   608(DX)
+	PREFETCHT0   672(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec23<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -29219,13 +29150,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 160(DX), Y4
+	VPBROADCASTD 160(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 544(DX), Y5
+	VPBROADCASTD 544(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 928(DX), Y8
+	VPBROADCASTD 928(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29239,13 +29170,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 164(DX), Y4
+	VPBROADCASTD 164(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 548(DX), Y5
+	VPBROADCASTD 548(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 932(DX), Y8
+	VPBROADCASTD 932(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29259,13 +29190,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 168(DX), Y4
+	VPBROADCASTD 168(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 552(DX), Y5
+	VPBROADCASTD 552(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 936(DX), Y8
+	VPBROADCASTD 936(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29279,13 +29210,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 172(DX), Y4
+	VPBROADCASTD 172(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 556(DX), Y5
+	VPBROADCASTD 556(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 940(DX), Y8
+	VPBROADCASTD 940(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29300,13 +29231,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 176(DX), Y4
+	VPBROADCASTD 176(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 560(DX), Y5
+	VPBROADCASTD 560(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 944(DX), Y8
+	VPBROADCASTD 944(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29321,13 +29252,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 180(DX), Y4
+	VPBROADCASTD 180(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 564(DX), Y5
+	VPBROADCASTD 564(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 948(DX), Y8
+	VPBROADCASTD 948(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29342,13 +29273,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 184(DX), Y4
+	VPBROADCASTD 184(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 568(DX), Y5
+	VPBROADCASTD 568(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 952(DX), Y8
+	VPBROADCASTD 952(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29363,13 +29294,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 188(DX), Y4
+	VPBROADCASTD 188(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 572(DX), Y5
+	VPBROADCASTD 572(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 956(DX), Y8
+	VPBROADCASTD 956(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29378,9 +29309,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2728(CX)
-	PREFETCHT0   2792(CX)
-	PREFETCHT0   2856(CX)
+	PREFETCHT0   680(DX)
+	PREFETCHT0   744(DX)
+	PREFETCHT0   808(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec24<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -29389,13 +29320,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 192(DX), Y4
+	VPBROADCASTD 192(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 576(DX), Y5
+	VPBROADCASTD 576(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 960(DX), Y8
+	VPBROADCASTD 960(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29409,13 +29340,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 196(DX), Y4
+	VPBROADCASTD 196(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 580(DX), Y5
+	VPBROADCASTD 580(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 964(DX), Y8
+	VPBROADCASTD 964(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29429,13 +29360,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 200(DX), Y4
+	VPBROADCASTD 200(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 584(DX), Y5
+	VPBROADCASTD 584(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 968(DX), Y8
+	VPBROADCASTD 968(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29449,13 +29380,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 204(DX), Y4
+	VPBROADCASTD 204(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 588(DX), Y5
+	VPBROADCASTD 588(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 972(DX), Y8
+	VPBROADCASTD 972(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29470,13 +29401,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 208(DX), Y4
+	VPBROADCASTD 208(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 592(DX), Y5
+	VPBROADCASTD 592(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 976(DX), Y8
+	VPBROADCASTD 976(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29491,13 +29422,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 212(DX), Y4
+	VPBROADCASTD 212(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 596(DX), Y5
+	VPBROADCASTD 596(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 980(DX), Y8
+	VPBROADCASTD 980(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29512,13 +29443,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 216(DX), Y4
+	VPBROADCASTD 216(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 600(DX), Y5
+	VPBROADCASTD 600(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 984(DX), Y8
+	VPBROADCASTD 984(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29533,13 +29464,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 220(DX), Y4
+	VPBROADCASTD 220(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 604(DX), Y5
+	VPBROADCASTD 604(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 988(DX), Y8
+	VPBROADCASTD 988(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29548,9 +29479,9 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   2864(CX)
-	PREFETCHT0   2928(CX)
-	PREFETCHT0   2992(CX)
+	PREFETCHT0   816(DX)
+	PREFETCHT0   880(DX)
+	PREFETCHT0   944(DX)
 	VMOVDQU      32(SP), Y3
 	VPSHUFB      vec25<>+0(SB), Y3, Y3
 	VPSRAW       $0x08, Y3, Y3
@@ -29559,13 +29490,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 224(DX), Y4
+	VPBROADCASTD 224(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 608(DX), Y5
+	VPBROADCASTD 608(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 992(DX), Y8
+	VPBROADCASTD 992(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29579,13 +29510,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 228(DX), Y4
+	VPBROADCASTD 228(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 612(DX), Y5
+	VPBROADCASTD 612(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 996(DX), Y8
+	VPBROADCASTD 996(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29599,13 +29530,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 232(DX), Y4
+	VPBROADCASTD 232(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 616(DX), Y5
+	VPBROADCASTD 616(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 1000(DX), Y8
+	VPBROADCASTD 1000(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29619,13 +29550,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 236(DX), Y4
+	VPBROADCASTD 236(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 620(DX), Y5
+	VPBROADCASTD 620(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 1004(DX), Y8
+	VPBROADCASTD 1004(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29640,13 +29571,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 240(DX), Y4
+	VPBROADCASTD 240(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 624(DX), Y5
+	VPBROADCASTD 624(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 1008(DX), Y8
+	VPBROADCASTD 1008(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29661,13 +29592,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 244(DX), Y4
+	VPBROADCASTD 244(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 628(DX), Y5
+	VPBROADCASTD 628(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 1012(DX), Y8
+	VPBROADCASTD 1012(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29682,13 +29613,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 248(DX), Y4
+	VPBROADCASTD 248(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 632(DX), Y5
+	VPBROADCASTD 632(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 1016(DX), Y8
+	VPBROADCASTD 1016(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29703,13 +29634,13 @@ loop:
 	VMOVDQU      vec7<>+0(SB), Y6
 	VPSHUFB      Y4, Y6, Y6
 	VPABSB       Y6, Y7
-	VPBROADCASTD 252(DX), Y4
+	VPBROADCASTD 252(BX), Y4
 	VPSIGNB      Y6, Y4, Y4
 	VPMADDUBSW   Y4, Y7, Y4
-	VPBROADCASTD 636(DX), Y5
+	VPBROADCASTD 636(BX), Y5
 	VPSIGNB      Y6, Y5, Y5
 	VPMADDUBSW   Y5, Y7, Y5
-	VPBROADCASTD 1020(DX), Y8
+	VPBROADCASTD 1020(BX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y6
 	VPMADDWD     Y3, Y4, Y4
@@ -29718,43 +29649,45 @@ loop:
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y2, Y2
-	PREFETCHT0   3000(CX)
-	PREFETCHT0   3064(CX)
-	PREFETCHT0   3128(CX)
+	PREFETCHT0   952(DX)
+	PREFETCHT0   1016(DX)
+	PREFETCHT0   1080(DX)
 	VCVTPH2PS    (CX), Y3
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y3, Y0, Y0
-	VBROADCASTSS 368(DX), Y4
+	VBROADCASTSS 368(BX), Y4
 	VMULPS       Y4, Y0, Y0
-	VADDPS       (BX), Y0, Y0
-	VMOVUPS      Y0, (BX)
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (SI)
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y3, Y1, Y1
-	VBROADCASTSS 752(DX), Y0
+	VBROADCASTSS 752(BX), Y0
 	VMULPS       Y0, Y1, Y1
-	VADDPS       (BX)(SI*1), Y1, Y1
-	VMOVUPS      Y1, (BX)(SI*1)
+	VADDPS       (SI)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (SI)(DI*1)
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y3, Y2, Y2
-	VBROADCASTSS 1136(DX), Y0
+	VBROADCASTSS 1136(BX), Y0
 	VMULPS       Y0, Y2, Y2
-	VADDPS       (BX)(SI*2), Y2, Y2
-	VMOVUPS      Y2, (BX)(SI*2)
+	VADDPS       (SI)(DI*2), Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*2)
+	ADDQ         $0x00000440, DX
 	ADDQ         $0x00000440, CX
-	ADDQ         $0x00000480, DX
+	ADDQ         $0x00000480, BX
 	DECQ         AX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func mulIQ4_XSx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+// func mulIQ4_XSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 // Requires: AVX, AVX2, F16C
-TEXT ·mulIQ4_XSx4(SB), NOSPLIT, $128-40
+TEXT ·mulIQ4_XSx4(SB), NOSPLIT, $128-48
 	MOVQ nb+0(FP), AX
 	MOVQ panel+8(FP), CX
-	MOVQ recs+16(FP), DX
-	MOVQ dst+24(FP), BX
-	MOVQ ldd+32(FP), SI
+	MOVQ fetch+16(FP), DX
+	MOVQ recs+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ ldd+40(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 

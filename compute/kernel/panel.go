@@ -8,17 +8,18 @@ import (
 // kernels are the vector kernels of a quantized type.
 //
 // interleave makes a panel of nb blocks in dst from eight rows that begin
-// stride bytes apart in src. It fetches as many bytes at next, which need not
-// be readable.
+// stride bytes apart in src.
 //
 // mul[n-1] adds to eight rows of n columns, ldd apart in dst, the products of
-// nb blocks of a panel and the records of those n columns.
+// nb blocks of a panel and the records of those n columns. If n is below group
+// it also brings as many bytes into the cache from fetch, which may be no
+// memory at all; a product with more columns does not wait for memory.
 type kernels struct {
-	interleave func(nb int, dst, src *byte, next uintptr, stride int)
+	interleave func(nb int, dst, src *byte, stride int)
 	mul        [group]mulFunc
 }
 
-type mulFunc = func(nb int, panel, recs *byte, dst *float32, ldd int)
+type mulFunc = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // fast holds by type the kernels that this machine runs; they are nil for a
 // type that is left to portable Go. It is set once, at start.
@@ -32,8 +33,12 @@ type workspace struct {
 }
 
 // panelBytes bounds the stretch of eight rows that a product takes at a time.
-// It leaves room in an L1 cache of 32 KiB for the activations.
-const panelBytes = 16 << 10
+// It leaves room in an L1 cache of 32 KiB for the activations, and is so small
+// that interleaving and multiplying, which alone fetches, take short turns.
+const panelBytes = 8 << 10
+
+// fetchAhead is how far before its use a panel is fetched, in bytes.
+const fetchAhead = 2048
 
 var workspaces = sync.Pool{New: func() any { return &workspace{panel: make([]byte, panelBytes)} }}
 
@@ -77,18 +82,21 @@ func mulPanel(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r int) {
 	}
 	panel := w.Data[r*nb*size:][:8*nb*size]
 	if a.n <= group {
-		mulStretch(dst, ldd, a, k, panel, nb, 0, nb)
+		mulStretch(dst, ldd, a, k, panel, uintptr(unsafe.Pointer(&panel[0]))+fetchAhead, nb, 0, nb)
 		return
 	}
 	// Cut into stretches that stay in the L1 cache while they meet all columns.
 	most := panelBytes / (8 * size)
 	for b := 0; b < nb; b += most {
 		n := min(most, nb-b)
-		mulStretch(dst, ldd, a, k, panel[8*b*size:], nb, b, n)
+		mulStretch(dst, ldd, a, k, panel[8*b*size:], 0, nb, b, n)
 	}
 }
 
-// mulRows multiplies rows r to r+7 of a matrix in layout Rows.
+// mulRows multiplies rows r to r+7 of a matrix in layout Rows. The rows are
+// eight streams, more than the hardware follows well. But taken together they
+// are one, and so the next eight rows are fetched in a line while these are
+// multiplied.
 //
 //go:noinline
 func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r int) {
@@ -101,18 +109,18 @@ func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspa
 	next := uintptr(unsafe.Pointer(&rows[0])) + uintptr(len(rows))
 	for b := 0; b < nb; b += most {
 		n := min(most, nb-b)
-		k.interleave(n, &ws.panel[0], &rows[b*size], next+uintptr(8*b*size), nb*size)
-		mulStretch(dst, ldd, a, k, ws.panel, nb, b, n)
+		k.interleave(n, &ws.panel[0], &rows[b*size], nb*size)
+		mulStretch(dst, ldd, a, k, ws.panel, next+uintptr(8*b*size), nb, b, n)
 	}
 }
 
 // mulStretch multiplies n blocks from block b on, of nb in a row, with all
 // columns.
-func mulStretch(dst []float32, ldd int, a *Acts, k *kernels, panel []byte, nb, b, n int) {
+func mulStretch(dst []float32, ldd int, a *Acts, k *kernels, panel []byte, fetch uintptr, nb, b, n int) {
 	size := len(a.recs) / (a.n * nb)
 	for c := 0; c < a.n; c += group {
 		width := min(group, a.n-c)
-		k.mul[width-1](n, &panel[0], &a.recs[(c*nb+b*width)*size], &dst[c*ldd], ldd)
+		k.mul[width-1](n, &panel[0], fetch, &a.recs[(c*nb+b*width)*size], &dst[c*ldd], ldd)
 	}
 }
 
@@ -132,8 +140,8 @@ func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *wor
 			for i := r; i < r1; i++ {
 				copy(ws.rows[(i-r)*n*size:][:n*size], w.Data[(i*nb+b)*size:])
 			}
-			k.interleave(n, &ws.panel[0], &ws.rows[0], 0, n*size)
-			k.mul[width-1](n, &ws.panel[0], &a.recs[(c*nb+b*width)*recSize], &ws.out[0], 8)
+			k.interleave(n, &ws.panel[0], &ws.rows[0], n*size)
+			k.mul[width-1](n, &ws.panel[0], 0, &a.recs[(c*nb+b*width)*recSize], &ws.out[0], 8)
 		}
 		for i := range width {
 			copy(dst[(c+i)*ldd+r:][:r1-r], ws.out[8*i:])

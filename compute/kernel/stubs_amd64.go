@@ -7,223 +7,223 @@ package kernel
 // interleaveQ4_0 is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ4_0(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ4_0(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ4_0x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ4_1 is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ4_1(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ4_1(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ4_1x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_1x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_1x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ5_0 is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ5_0(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ5_0(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ5_0x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ5_1 is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ5_1(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ5_1(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ5_1x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_1x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_1x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ8_0 is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ8_0(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ8_0(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ8_0x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ8_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ8_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ8_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ8_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveIQ4_NL is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveIQ4_NL(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveIQ4_NL(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulIQ4_NLx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveMXFP4 is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveMXFP4(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveMXFP4(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulMXFP4x1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulMXFP4x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulMXFP4x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulMXFP4x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulMXFP4x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ2_K is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ2_K(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ2_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ2_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ3_K is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ3_K(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ3_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ3_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ4_K is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ4_K(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ4_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ4_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ5_K is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ5_K(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ5_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ5_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveQ6_K is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveQ6_K(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveQ6_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ6_Kx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 // interleaveIQ4_XS is putIn for eight rows of nb blocks.
 //
 //go:noescape
-func interleaveIQ4_XS(nb int, dst *byte, src *byte, next uintptr, stride int)
+func interleaveIQ4_XS(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulIQ4_XSx1(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx2(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx3(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx4(nb int, panel *byte, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
 func mulF32x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)

@@ -36,9 +36,9 @@ var blockTypes = []blockType{
 // range. Signed weights of 8 bits are multiplied as their magnitudes with
 // activations that take their signs, and summed in 32-bit lanes.
 func (t *blockType) mul(n int) {
-	TEXT(fmt.Sprintf("mul%sx%d", t.name, n), NOSPLIT, "func(nb int, panel, recs *byte, dst *float32, ldd int)")
+	TEXT(fmt.Sprintf("mul%sx%d", t.name, n), NOSPLIT, "func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
 	Pragma("noescape")
-	nb, w, a := param("nb"), param("panel"), param("recs")
+	nb, w, fetch, a := param("nb"), param("panel"), param("fetch"), param("recs")
 	dst := destination(n)
 	acc := ymms(n)
 	for c := range acc {
@@ -175,7 +175,8 @@ func (t *blockType) mul(n int) {
 		}
 	}
 	if n < group {
-		prefetch(w, ahead, 8*t.size)
+		prefetch(fetch, 0, 8*t.size)
+		ADDQ(U32(uint32(8*t.size)), fetch)
 	}
 	ADDQ(U32(uint32(8*t.size)), w)
 	ADDQ(U32(uint32(n*rec32)), a)

@@ -1,20 +1,19 @@
 package main
 
 import (
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
 // interleave makes the blocks of a panel from eight rows that are stride bytes
-// apart. The rows are eight streams, more than the hardware follows well, but
-// taken together they are one: as much as is read is fetched at next, where the
-// caller puts the rows that come after these.
+// apart.
 func (f *format) interleave() {
-	TEXT("interleave"+f.name, NOSPLIT, "func(nb int, dst, src *byte, next uintptr, stride int)")
+	TEXT("interleave"+f.name, NOSPLIT, "func(nb int, dst, src *byte, stride int)")
 	Pragma("noescape")
 	Doc("interleave" + f.name + " is putIn for eight rows of nb blocks.")
-	nb, dst, src, next, stride := param("nb"), param("dst"), param("src"), param("next"), param("stride")
+	nb, dst, src, stride := param("nb"), param("dst"), param("src"), param("stride")
 	stride3, src4 := GP64(), GP64()
 	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, stride3)
 	LEAQ(Mem{Base: src, Index: stride, Scale: 4}, src4)
@@ -32,7 +31,6 @@ func (f *format) interleave() {
 		return m
 	}
 	Label("loop")
-	prefetch(next, 0, 8*f.size)
 	for i, p := range f.panel {
 		out := Mem{Base: dst, Disp: f.at(i)}
 		switch {
@@ -70,7 +68,6 @@ func (f *format) interleave() {
 		}
 	}
 	ADDQ(U32(uint32(8*f.size)), dst)
-	ADDQ(U32(uint32(8*f.size)), next)
 	ADDQ(U32(uint32(f.size)), src)
 	ADDQ(U32(uint32(f.size)), src4)
 	DECQ(nb)

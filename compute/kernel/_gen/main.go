@@ -176,10 +176,6 @@ func (c columns) col(i int) Mem {
 	return Mem{Base: c.dst, Index: c.ldd3, Scale: 1}
 }
 
-// ahead is how far before its use a panel is fetched in a product that waits
-// for memory, in bytes.
-const ahead = 2048
-
 // prefetch fetches the cache lines of size bytes at p+off.
 func prefetch(p reg.GPVirtual, off, size int) {
 	for o := 0; o < size; o += 64 {

@@ -30,9 +30,9 @@ var superTypes = []superType{
 // panel. A lane is a row. Products of bytes are summed in 16-bit lanes within a
 // sub-block, multiplied by the sub-block's scale, and summed in 32-bit lanes.
 func (t *superType) mul(n int) {
-	TEXT(fmt.Sprintf("mul%sx%d", t.name, n), NOSPLIT, "func(nb int, panel, recs *byte, dst *float32, ldd int)")
+	TEXT(fmt.Sprintf("mul%sx%d", t.name, n), NOSPLIT, "func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
 	Pragma("noescape")
-	nb, w, a := param("nb"), param("panel"), param("recs")
+	nb, w, fetch, a := param("nb"), param("panel"), param("fetch"), param("recs")
 	dst := destination(n)
 	// The scales of sub-blocks as bytes, unpacked once per super-block:
 	// byte i%4 of vector i/4 is that of sub-block i.
@@ -106,10 +106,13 @@ func (t *superType) mul(n int) {
 		}
 		if n < group {
 			step := 8 * t.size * t.width / 256
-			prefetch(w, ahead+sub*step, step)
+			prefetch(fetch, sub*step, step)
 		}
 	}
 	t.finish(w, scales, n, rec, sum, dst)
+	if n < group {
+		ADDQ(U32(uint32(8*t.size)), fetch)
+	}
 	ADDQ(U32(uint32(8*t.size)), w)
 	ADDQ(U32(uint32(n*rec256)), a)
 	DECQ(nb)
