@@ -15,67 +15,6 @@ import (
 	"github.com/layerpipe/layerpipe/compute/vec"
 )
 
-// An operation calls one function of the package on slices that end where
-// memory ends, and returns what it wrote.
-type operation struct {
-	name string
-	run  func(in *inputs) []float32
-}
-
-// inputs are vectors of n elements. The functions may write to a.
-type inputs struct {
-	a, b, c []float32
-	h       []uint16
-	s       float32
-	group   vec.Group
-	wide    []float32 // keys or values of group
-	wideF16 []uint16
-}
-
-func one(x float32) []float32 { return []float32{x} }
-
-var operations = []operation{
-	{"Dot", func(in *inputs) []float32 { return one(vec.Dot(in.a, in.b)) }},
-	{"DotF16", func(in *inputs) []float32 { return one(vec.DotF16(in.a, in.h)) }},
-	{"Add", func(in *inputs) []float32 { vec.Add(in.a, in.b); return in.a }},
-	{"AddScaled", func(in *inputs) []float32 { vec.AddScaled(in.a, in.b, in.s); return in.a }},
-	{"AddScaledF16", func(in *inputs) []float32 { vec.AddScaledF16(in.a, in.h, in.s); return in.a }},
-	{"Scale", func(in *inputs) []float32 { vec.Scale(in.a, in.s); return in.a }},
-	{"RMSNorm", func(in *inputs) []float32 { vec.RMSNorm(in.a, in.b, in.c, 1e-5); return in.a }},
-	{"Exp", func(in *inputs) []float32 { vec.Exp(in.a, in.b); return in.a }},
-	{"Softmax", func(in *inputs) []float32 { s := vec.Softmax(in.a); return append(slices.Clone(in.a), s) }},
-	{"SiLUMul", func(in *inputs) []float32 { vec.SiLUMul(in.a, in.b, in.c); return in.a }},
-	{"GELUMul", func(in *inputs) []float32 { vec.GELUMul(in.a, in.b, in.c); return in.a }},
-	{"Rope pairs", func(in *inputs) []float32 {
-		n := len(in.a) / 2
-		vec.Rope(in.a, in.b[len(in.b)-n:], in.c[len(in.c)-n:], false)
-		return in.a
-	}},
-	{"Rope halves", func(in *inputs) []float32 {
-		n := len(in.a) / 2
-		vec.Rope(in.a, in.b[len(in.b)-n:], in.c[len(in.c)-n:], true)
-		return in.a
-	}},
-	{"FromF16", func(in *inputs) []float32 { vec.FromF16(in.a, in.h); return in.a }},
-	{"ToF16", func(in *inputs) []float32 {
-		vec.ToF16(in.h, in.a)
-		bits := make([]float32, len(in.h))
-		for i, h := range in.h {
-			bits[i] = float32(h)
-			if h&0x7fff > 0x7c00 {
-				bits[i] = -1 // any NaN
-			}
-		}
-		return bits
-	}},
-	{"Max", func(in *inputs) []float32 { return one(vec.Max(in.a)) }},
-	{"ArgMax", func(in *inputs) []float32 { return one(float32(vec.ArgMax(in.a))) }},
-	{"Scores", func(in *inputs) []float32 { in.group.Scores(in.b, in.a, in.wide, in.s); return in.b }},
-	{"ScoresF16", func(in *inputs) []float32 { in.group.ScoresF16(in.b, in.a, in.wideF16, in.s); return in.b }},
-	{"Mix", func(in *inputs) []float32 { in.group.Mix(in.a, in.b, in.wide); return in.a }},
-	{"MixF16", func(in *inputs) []float32 { in.group.MixF16(in.a, in.b, in.wideF16); return in.a }},
-}
-
 // specials are what random numbers do not meet.
 var specials = []uint32{
 	0, 1 << 31, // zeros
@@ -135,8 +74,7 @@ func TestFastEqualsGeneric(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(n), uint64(share)))
 						in := inputs{a: tail(buf.a, n), b: tail(buf.b, n), c: tail(buf.c, n), h: tail(buf.h, n), s: 0.37}
 						g := &in.group
-						switch op.name {
-						case "Scores", "ScoresF16", "Mix", "MixF16":
+						if op.grouped {
 							*g = vec.Group{Heads: r.IntN(8), Dim: r.IntN(12) * 8, Len: r.IntN(24)}
 							if r.IntN(4) == 0 {
 								g.Dim += r.IntN(8)
@@ -179,21 +117,12 @@ func TestFastEqualsGenericOfLongVectors(t *testing.T) {
 	if !vec.HasFast {
 		t.Skip("no assembly on this machine, or LAYERPIPE_KERNELS=generic")
 	}
-	for _, op := range operations[:17] {
+	g := vec.Group{Heads: 5, Dim: 136, Len: 333, Stride: 136, Row: 333}
+	for _, op := range operations {
 		run := func(fast bool) []float32 {
 			n := 50_003
-			in := inputs{a: randoms(n, 1), b: randoms(n, 2), c: randoms(n, 3), h: make([]uint16, n), s: 3}
+			in := inputs{a: randoms(n, 1), b: randoms(n, 2), c: randoms(n, 3), h: make([]uint16, n), s: 3, group: g, wide: randoms(n, 4), wideF16: make([]uint16, n)}
 			vec.ToF16(in.h, in.b)
-			defer vec.SetFast(fast)()
-			return op.run(&in)
-		}
-		require.Equal(t, run(false), run(true), op.name)
-	}
-	g := vec.Group{Heads: 5, Dim: 136, Len: 333, Stride: 136, Row: 333}
-	for _, op := range operations[17:] {
-		run := func(fast bool) []float32 {
-			in := inputs{group: g, a: randoms(g.Heads*g.Dim, 1), b: randoms(g.Heads*g.Row, 2), wide: randoms(g.Len*g.Stride, 3), s: 3}
-			in.wideF16 = make([]uint16, len(in.wide))
 			vec.ToF16(in.wideF16, in.wide)
 			defer vec.SetFast(fast)()
 			return op.run(&in)
