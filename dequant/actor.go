@@ -29,7 +29,12 @@ func (a *Actor) Run(ctx context.Context) error {
 	a.Meter.Enter(stage.Working)
 	defer a.Meter.Stop()
 	defer a.Out.Close()
-	defer a.In.Drain()
+	err := a.loop(ctx)
+	a.In.Drain() // not deferred: a panic must crash and not wait for the reader
+	return err
+}
+
+func (a *Actor) loop(ctx context.Context) error {
 	for {
 		s, err := a.In.Receive(ctx, a.Meter)
 		if s == nil {
@@ -41,9 +46,7 @@ func (a *Actor) Run(ctx context.Context) error {
 			return err
 		}
 		a.Meter.Count(n)
-		if err := a.Out.Send(ctx, s, a.Meter); err != nil {
-			return err
-		}
+		a.Out.Send(s)
 	}
 }
 
@@ -55,9 +58,11 @@ func (a *Actor) prepare(ctx context.Context, s *ring.Slot) (n int64, err error) 
 			continue
 		}
 		src := s.Parts[t.Part][t.Off:][:t.Bytes()]
-		dst := a.Plan.InSlot(s, i)
+		var dst []byte
 		if pin != nil {
 			dst = a.Plan.InPin(s.Block, i, pin)
+		} else {
+			dst = a.Plan.InSlot(s, i)
 		}
 		switch t.Form {
 		case Keep:

@@ -81,8 +81,8 @@ func (f *mapping) read(ctx context.Context, p []byte, off int64) error {
 		}
 		n := min(len(p)-done, maxRead)
 		at := off + int64(done)
-		if at+int64(n) > int64(len(f.data)) {
-			return fmt.Errorf("read %s: bytes %d to %d of a mapping of %d: %w", f.f.Name(), at, at+int64(n), len(f.data), io.ErrUnexpectedEOF)
+		if int64(n) > int64(len(f.data))-at {
+			return fmt.Errorf("read %s: %d bytes from byte %d of a mapping of %d: %w", f.f.Name(), n, at, len(f.data), io.ErrUnexpectedEOF)
 		}
 		if err := copyMapped(p[done:done+n], f.data[at:]); err != nil {
 			return fmt.Errorf("read %s: bytes %d to %d: %w", f.f.Name(), at, at+int64(n), err)
@@ -93,12 +93,21 @@ func (f *mapping) read(ctx context.Context, p []byte, off int64) error {
 	// and does not fault, so the size decides.
 	fi, err := f.f.Stat()
 	if err != nil {
-		return err
+		return err // it names the file
 	}
+	f.unmapPages(off, len(p))
 	if end := off + int64(len(p)); fi.Size() < end {
 		return fmt.Errorf("read %s: bytes %d to %d of a file that now has %d: %w", f.f.Name(), off, end, fi.Size(), io.ErrUnexpectedEOF)
 	}
 	return nil
+}
+
+// unmapPages takes the pages of what has been copied out of the process again:
+// they count as its memory for as long as they are mapped. They stay in the
+// page cache.
+func (f *mapping) unmapPages(off int64, n int) {
+	start := off / Align * Align
+	_ = unix.Madvise(f.data[start:off+int64(n)], unix.MADV_DONTNEED) // without it the process is larger, not wrong
 }
 
 // copyMapped turns the fault of a page that the file no longer has into an
