@@ -90,9 +90,13 @@ func newBPE(m *gguf.Metadata, v *vocab) (*bpe, error) {
 			return nil, formatError(key, "merge %d: %.40q is not two parts with a space between", rank, text)
 		}
 		left, right := text[:at], text[at+1:]
+		both, ok := b.ids[left+right] // as b.id does, but a mere look-up allocates nothing
+		if !ok {
+			both = b.id(left + right)
+		}
 		p := makePair(b.id(left), b.id(right))
 		if _, dup := b.merges[p]; !dup {
-			b.merges[p] = merge{int32(rank), b.id(left + right)}
+			b.merges[p] = merge{int32(rank), both}
 		}
 	}
 	return b, nil
@@ -153,7 +157,7 @@ func (b *bpe) word(dst []int32, word string, m *merger) []int32 {
 			return append(dst, id)
 		}
 	}
-	m.symbols = m.symbols[:0]
+	m.reset(len(word))
 	for i := range len(word) {
 		m.add(b.bytes[word[i]], i, i+1)
 	}

@@ -98,6 +98,7 @@ func TestBPEMissingBytes(t *testing.T) {
 	m := bpeMetadata("gpt-2", []string{"a b"})
 	setTokens(m, []token{{"a", 0, normal}, {"b", 0, normal}, {"?", 0, unknown}})
 	require.Equal(t, []int32{0, 1}, build(t, m).Encode("acb", tokenizer.Options{}))
+	require.Equal(t, []int32{0, 1}, build(t, m).Encode("a\x00b", tokenizer.Options{}), "the first byte")
 	m.Set("tokenizer.ggml.unknown_token_id", uint32(2))
 	require.Equal(t, []int32{0, 2, 1, 0, 1}, build(t, m).Encode("acbab", tokenizer.Options{}))
 	require.Equal(t, []int32{0, 1, 0, 1}, build(t, m).Encode("abab", tokenizer.Options{}))

@@ -1,9 +1,12 @@
 package tokenizer_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/layerpipe/layerpipe/model/tokenizer"
 )
 
 func TestDecode(t *testing.T) {
@@ -44,4 +47,16 @@ func TestDecoder(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDemoRoundTrip(t *testing.T) {
+	text, err := os.ReadFile("../demo/greedy.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, text)
+	tok := demo()
+	ids := tok.Encode(string(text), tokenizer.Options{})
+	require.Less(t, len(ids), len(text)/2)
+	require.NotContains(t, ids, int32(0), "unknown token")
+	require.Equal(t, string(text), tok.Decode(ids))
+	require.Equal(t, string(text), stream(tok, ids))
 }

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "slices"
+
 // maxPiece is the most bytes that are merged at once: offsets are 32 bits, so
 // that the heap of a long text stays small. No piece of real text is as long.
 const maxPiece = 1 << 30
@@ -33,6 +35,12 @@ type merger struct {
 	join func(left, right *symbol) (rank, id int32)
 }
 
+// reset makes room for a piece of n bytes.
+func (m *merger) reset(n int) {
+	m.symbols = slices.Grow(m.symbols[:0], n)
+	m.queue = slices.Grow(m.queue[:0], n)
+}
+
 // add appends the symbol piece[start:end].
 func (m *merger) add(id int32, start, end int) {
 	n := int32(len(m.symbols))
@@ -44,7 +52,6 @@ func (m *merger) add(id int32, start, end int) {
 
 // run merges the symbols. What is left is the list that starts at symbol 0.
 func (m *merger) run() {
-	m.queue = m.queue[:0]
 	for i := 1; i < len(m.symbols); i++ {
 		m.propose(int32(i-1), int32(i))
 	}

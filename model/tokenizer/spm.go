@@ -74,13 +74,10 @@ func ranks(scores []float32) []int32 {
 	order := slices.Clone(scores)
 	slices.SortFunc(order, func(a, b float32) int { return cmp.Compare(b, a) })
 	order = slices.Compact(order)
-	place := make(map[float32]int32, len(order))
-	for i, s := range order {
-		place[s] = int32(i)
-	}
 	ranks := make([]int32, len(scores))
 	for id, s := range scores {
-		ranks[id] = place[s]
+		i, _ := slices.BinarySearchFunc(order, s, func(a, b float32) int { return cmp.Compare(b, a) })
+		ranks[id] = int32(i)
 	}
 	return ranks
 }
@@ -122,7 +119,7 @@ func wordEnd(text string) int {
 }
 
 func (s *spm) word(dst []int32, word string, m *merger) []int32 {
-	m.symbols = m.symbols[:0]
+	m.reset(len(word))
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
 		m.add(s.id(word[i:i+n]), i, i+n)

@@ -117,7 +117,7 @@ func (v *vocab) readID(m *gguf.Metadata, key string) (int32, error) {
 	if err != nil {
 		return none, err
 	}
-	if !ok || id == -1 || id == math.MaxUint32 {
+	if !ok || id == -1 || int64(id) == math.MaxUint32 {
 		return none, nil
 	}
 	if !v.has(int32(id)) || int(int32(id)) != id {
@@ -131,7 +131,13 @@ func (v *vocab) has(id int32) bool { return id >= 0 && int(id) < len(v.texts) }
 // ids maps texts to tokens, except those that skip rejects. An empty token
 // matches nothing; of tokens that read the same the first counts.
 func (v *vocab) ids(skip func(tokenType) bool) map[string]int32 {
-	ids := make(map[string]int32, len(v.texts))
+	n := 0
+	for _, t := range v.types {
+		if !skip(t) {
+			n++
+		}
+	}
+	ids := make(map[string]int32, n)
 	for id, text := range v.texts {
 		if text == "" || skip(v.types[id]) {
 			continue
