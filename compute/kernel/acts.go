@@ -55,6 +55,11 @@ const (
 	rec256D     = 368
 )
 
+var (
+	recordSize   = [...]int{form32: rec32, form256: rec256}
+	recordValues = [...]int{form32: 32, form256: 256}
+)
+
 // Reset sizes a for n columns of length k that meet weights of type t. It
 // panics if t is not [Supported] or k is not a whole number of t's blocks.
 func (a *Acts) Reset(t gguf.Type, n, k int) {
@@ -66,10 +71,8 @@ func (a *Acts) Reset(t gguf.Type, n, k int) {
 	switch f {
 	case formFloat:
 		a.f32 = resize(a.f32, n*k)
-	case form32:
-		a.recs = resize(a.recs, n*(k/32)*rec32)
-	case form256:
-		a.recs = resize(a.recs, n*(k/256)*rec256)
+	default:
+		a.recs = resize(a.recs, n*(k/recordValues[f])*recordSize[f])
 	}
 }
 
@@ -90,10 +93,10 @@ func (a *Acts) Quantize(x []float32, c0, c1 int) {
 		case a.form == formFloat:
 			copy(a.f32[c*a.k:], col)
 		case a.form == form32 && quantize32 != nil:
-			off, stride := a.column(c, rec32)
+			off, stride := a.column(c)
 			quantize32(a.k/32, &col[0], &a.recs[off], stride)
 		case a.form == form256 && quantize256 != nil:
-			off, stride := a.column(c, rec256)
+			off, stride := a.column(c)
 			quantize256(a.k/256, &col[0], &a.recs[off], stride)
 		default:
 			a.quantizeGeneric(col, c)
@@ -110,10 +113,10 @@ var quantize32, quantize256 func(nb int, x *float32, recs *byte, stride int)
 func (a *Acts) quantizeGeneric(col []float32, c int) {
 	switch a.form {
 	case form32:
-		off, stride := a.column(c, rec32)
+		off, stride := a.column(c)
 		quantize32Generic(a.recs[off:], stride, col)
 	case form256:
-		off, stride := a.column(c, rec256)
+		off, stride := a.column(c)
 		quantize256Generic(a.recs[off:], stride, col)
 	default:
 		copy(a.f32[c*a.k:], col)
@@ -122,17 +125,18 @@ func (a *Acts) quantizeGeneric(col []float32, c int) {
 
 // column returns where column c's record of block 0 is, and the distance from
 // a block's record to the next one's.
-func (a *Acts) column(c, size int) (off, stride int) {
+func (a *Acts) column(c int) (off, stride int) {
 	first := c / group * group
 	width := min(group, a.n-first)
-	return (first*(a.k/blockOf(size)) + c - first) * size, width * size
+	size := recordSize[a.form]
+	return a.record(first, width, 0) + (c-first)*size, width * size
 }
 
-func blockOf(recordSize int) int {
-	if recordSize == rec32 {
-		return 32
-	}
-	return 256
+// record returns where the records of block b are, in the group of width
+// columns that begins with column c.
+func (a *Acts) record(c, width, b int) int {
+	size := recordSize[a.form]
+	return (c*(a.k/recordValues[a.form]) + b*width) * size
 }
 
 // quantize32Generic writes the records of column x, stride bytes apart.

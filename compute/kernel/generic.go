@@ -54,7 +54,7 @@ func blockRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
 	for i := range blocksOf(w.Type, w.Cols) {
 		unpackBlock(&b, w, r, i)
 		for c := range a.n {
-			off, stride := a.column(c, rec32)
+			off, stride := a.column(c)
 			rec := (*[rec32]byte)(a.recs[off+i*stride:])
 			acc := dst[c*ldd]
 			sum := dot(b.q[:32], rec[:32])
@@ -78,7 +78,7 @@ func superRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
 	for i := range blocksOf(w.Type, w.Cols) {
 		unpackBlock(&b, w, r, i)
 		for c := range a.n {
-			off, stride := a.column(c, rec256)
+			off, stride := a.column(c)
 			rec := (*[rec256]byte)(a.recs[off+i*stride:])
 			var sum, sumMin int32
 			for j := range 16 {

@@ -116,11 +116,11 @@ func (a *Acts) values(c int) []float64 {
 		case formFloat:
 			x[i] = float64(a.f32[c*a.k+i])
 		case form32:
-			off, stride := a.column(c, rec32)
+			off, stride := a.column(c)
 			r := a.recs[off+i/32*stride:]
 			x[i] = float64(f32At(r, rec32D)) * float64(int8(r[i%32]))
 		case form256:
-			off, stride := a.column(c, rec256)
+			off, stride := a.column(c)
 			r := a.recs[off+i/256*stride:]
 			x[i] = float64(f32At(r, rec256D)) * float64(int8(r[i%256]))
 		}

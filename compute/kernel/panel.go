@@ -42,6 +42,10 @@ const fetchAhead = 2048
 
 var workspaces = sync.Pool{New: func() any { return &workspace{panel: make([]byte, panelBytes)} }}
 
+// blockColumns is the number of columns that are taken through all rows before
+// the next. Their records stay in the L2 cache.
+const blockColumns = 64
+
 // mulPanels is [Mul] for quantized types on vector kernels. All layouts and
 // numbers of columns come down to the same kernels: eight rows at a time, which
 // are a panel already or are made one, stretch by stretch, in the L1 cache.
@@ -49,12 +53,10 @@ func mulPanels(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r0, r1 in
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
 	whole := min(r1, w.Rows&^7)
-	for r := r0; r < whole; r += 8 {
-		clear8(dst[r:], ldd, a.n)
-		if w.Layout == Panels {
-			mulPanel(dst[r:], ldd, w, a, k, r)
-		} else {
-			mulRows(dst[r:], ldd, w, a, k, ws, r)
+	for c0 := 0; c0 < a.n; c0 += blockColumns {
+		c1 := min(c0+blockColumns, a.n)
+		for r := r0; r < whole; r += 8 {
+			mulEight(dst, ldd, w, a, k, ws, r, c0, c1)
 		}
 	}
 	if whole < r1 {
@@ -62,86 +64,68 @@ func mulPanels(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r0, r1 in
 	}
 }
 
-func clear8(dst []float32, ldd, n int) {
-	for c := range n {
-		clear(dst[c*ldd:][:8])
+// mulEight multiplies rows r to r+7 with columns [c0, c1).
+//
+// In layout Rows they are eight streams, more than the hardware follows well.
+// But taken together they are one, and so the next eight rows are fetched in a
+// line while these are multiplied.
+func mulEight(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, c0, c1 int) {
+	for c := c0; c < c1; c++ {
+		clear(dst[c*ldd+r:][:8])
+	}
+	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
+	rows := w.Data[r*nb*size:][:8*nb*size]
+	stretch := panelBytes / (8 * size)
+	distance := fetchAhead
+	if w.Layout == Rows {
+		distance = len(rows)
+	} else if c1-c0 <= group {
+		stretch = nb // which meets the panel once, wherever it is
+	}
+	for b := 0; b < nb; b += stretch {
+		n := min(stretch, nb-b)
+		panel := rows[8*b*size:]
+		fetch := uintptr(unsafe.Pointer(&panel[0])) + uintptr(distance)
+		if w.Layout == Rows {
+			k.interleave(n, &ws.panel[0], &rows[b*size], nb*size)
+			panel = ws.panel
+		}
+		for c := c0; c < c1; c += group {
+			width := min(group, c1-c)
+			mulGroup(k.mul[width-1], n, panel, fetch, a, c, width, b, dst[c*ldd+r:], ldd)
+		}
 	}
 }
 
-// mulPanel multiplies the panel of rows r to r+7.
+// mulGroup calls a kernel for n blocks from block b on of a panel, and width
+// columns from c on.
 //
 // It is not inlined, nor are the other callers of kernels: a kernel can't be
 // interrupted, and the prologue of its caller is where the garbage collector
 // may stop a long loop. No call of a kernel takes more than some 10 µs.
 //
 //go:noinline
-func mulPanel(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r int) {
-	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
-	if nb == 0 {
-		return
-	}
-	panel := w.Data[r*nb*size:][:8*nb*size]
-	if a.n <= group {
-		mulStretch(dst, ldd, a, k, panel, uintptr(unsafe.Pointer(&panel[0]))+fetchAhead, nb, 0, nb)
-		return
-	}
-	// Cut into stretches that stay in the L1 cache while they meet all columns.
-	most := panelBytes / (8 * size)
-	for b := 0; b < nb; b += most {
-		n := min(most, nb-b)
-		mulStretch(dst, ldd, a, k, panel[8*b*size:], 0, nb, b, n)
-	}
+func mulGroup(mul mulFunc, n int, panel []byte, fetch uintptr, a *Acts, c, width, b int, dst []float32, ldd int) {
+	mul(n, &panel[0], fetch, &a.recs[a.record(c, width, b)], &dst[0], ldd)
 }
 
-// mulRows multiplies rows r to r+7 of a matrix in layout Rows. The rows are
-// eight streams, more than the hardware follows well. But taken together they
-// are one, and so the next eight rows are fetched in a line while these are
-// multiplied.
-//
-//go:noinline
-func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r int) {
-	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
-	most := panelBytes / (8 * size)
-	if nb == 0 {
-		return
-	}
-	rows := w.Data[r*nb*size:][:8*nb*size]
-	next := uintptr(unsafe.Pointer(&rows[0])) + uintptr(len(rows))
-	for b := 0; b < nb; b += most {
-		n := min(most, nb-b)
-		k.interleave(n, &ws.panel[0], &rows[b*size], nb*size)
-		mulStretch(dst, ldd, a, k, ws.panel, next+uintptr(8*b*size), nb, b, n)
-	}
-}
-
-// mulStretch multiplies n blocks from block b on, of nb in a row, with all
-// columns.
-func mulStretch(dst []float32, ldd int, a *Acts, k *kernels, panel []byte, fetch uintptr, nb, b, n int) {
-	size := len(a.recs) / (a.n * nb)
-	for c := 0; c < a.n; c += group {
-		width := min(group, a.n-c)
-		k.mul[width-1](n, &panel[0], fetch, &a.recs[(c*nb+b*width)*size], &dst[c*ldd], ldd)
-	}
-}
-
-// mulLastRows multiplies rows r to r1-1, fewer than eight at the end of a
-// matrix, which are in layout Rows always. Rows that do not exist are left as
-// whatever the workspace holds.
+// mulLastRows multiplies rows [r, r1), fewer than eight at the end of a matrix,
+// which are in layout Rows always. In place of the rows that would make them
+// eight is whatever the workspace holds.
 func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, r1 int) {
 	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
-	most := panelBytes / (8 * size)
+	stretch := panelBytes / (8 * size)
 	ws.rows = resize(ws.rows, panelBytes)
-	recSize := len(a.recs) / max(1, a.n*nb)
 	for c := 0; c < a.n; c += group {
 		width := min(group, a.n-c)
 		clear(ws.out[:])
-		for b := 0; b < nb; b += most {
-			n := min(most, nb-b)
+		for b := 0; b < nb; b += stretch {
+			n := min(stretch, nb-b)
 			for i := r; i < r1; i++ {
 				copy(ws.rows[(i-r)*n*size:][:n*size], w.Data[(i*nb+b)*size:])
 			}
 			k.interleave(n, &ws.panel[0], &ws.rows[0], n*size)
-			k.mul[width-1](n, &ws.panel[0], 0, &a.recs[(c*nb+b*width)*recSize], &ws.out[0], 8)
+			mulGroup(k.mul[width-1], n, ws.panel, 0, a, c, width, b, ws.out[:], 8)
 		}
 		for i := range width {
 			copy(dst[(c+i)*ldd+r:][:r1-r], ws.out[8*i:])
