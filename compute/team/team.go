@@ -238,6 +238,7 @@ func (t *Team) spin(limit time.Duration, stop uint64, fits func(uint64) bool) (u
 			}
 			pause()
 		}
+		yield()
 	}
 	return 0, false
 }
