@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"testing"
 
 	"github.com/layerpipe/layerpipe/dequant"
 	"github.com/layerpipe/layerpipe/model/gguf"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/cpu"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -235,5 +238,50 @@ func checkSameBits(t *testing.T, w *Matrix, x []float32, n int) {
 			}
 		}
 		sameBits(t, want, got, what)
+	}
+}
+
+// A vacuous comparison of portable Go with itself would pass TestSameBits.
+func TestVectorKernelsRun(t *testing.T) {
+	if runtime.GOARCH != "amd64" || !cpu.X86.HasAVX2 || os.Getenv("LAYERPIPE_KERNELS") == "generic" {
+		t.Skip("portable Go only")
+	}
+	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
+		if familyOf(typ).form == formFloat {
+			require.NotNil(t, fastFloat[typ][0])
+			return
+		}
+		require.NotNil(t, fast[typ].interleave)
+		require.True(t, PanelLayout(typ, 8, 512))
+		require.False(t, PanelLayout(typ, 7, 512))
+	})
+}
+
+// Broken promises panic before a kernel can write anywhere.
+func TestMulChecks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 11))
+	w := randomMatrix(rng, gguf.Q4_K, 20, 512)
+	a := actsFor(gguf.Q6_K, 3, 512, randomActs(rng, 3*512))
+	dst := make([]float32, 60)
+	require.NotPanics(t, func() { Mul(dst, 20, w, a, 0, 20) }, "types of one family share activations")
+	require.NotPanics(t, func() { Mul(nil, 0, w, a, 8, 8) })
+	require.NotPanics(t, func() { Mul(dst[:56], 16, w, a, 0, 16) })
+	short := *w
+	short.Data = w.Data[1:]
+	for name, f := range map[string]func(){
+		"short weights":              func() { Mul(dst, 20, &short, a, 0, 20) },
+		"short destination":          func() { Mul(dst[1:], 20, w, a, 0, 20) },
+		"columns overlap":            func() { Mul(dst, 19, w, a, 0, 20) },
+		"first row within a panel":   func() { Mul(dst, 20, w, a, 4, 20) },
+		"last row within a panel":    func() { Mul(dst, 20, w, a, 0, 12) },
+		"row after the last":         func() { Mul(dst, 24, w, a, 0, 24) },
+		"rows backwards":             func() { Mul(dst, 20, w, a, 16, 8) },
+		"another length":             func() { Mul(dst, 20, w, actsFor(gguf.Q4_K, 3, 256, make([]float32, 768)), 0, 20) },
+		"another family":             func() { Mul(dst, 20, w, actsFor(gguf.Q8_0, 3, 512, make([]float32, 1536)), 0, 20) },
+		"no activations":             func() { Mul(dst, 20, w, new(Acts), 0, 20) },
+		"no kernel":                  func() { new(Acts).Reset(gguf.IQ1_S, 1, 256) },
+		"length not of whole blocks": func() { new(Acts).Reset(gguf.Q4_0, 1, 33) },
+	} {
+		require.Panics(t, f, name)
 	}
 }

@@ -1,0 +1,184 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/layerpipe/layerpipe/dequant"
+	"github.com/layerpipe/layerpipe/model/gguf"
+	"github.com/stretchr/testify/require"
+)
+
+var inf, nan = float32(math.Inf(1)), float32(math.NaN())
+
+// activations are patterns that take arithmetic to its limits.
+var activations = []struct {
+	name string
+	at   func(rng *rand.Rand, i int) float32
+}{
+	{"zeros", func(*rand.Rand, int) float32 { return 0 }},
+	{"negative zeros", func(*rand.Rand, int) float32 { return float32(math.Copysign(0, -1)) }},
+	{"all at the positive end", func(*rand.Rand, int) float32 { return 1 }},
+	{"all at the negative end", func(*rand.Rand, int) float32 { return -1 }},
+	{"alternating ends", func(_ *rand.Rand, i int) float32 { return float32(1 - i&1*2) }},
+	{"ends by pairs", func(_ *rand.Rand, i int) float32 { return float32(1 - i&2) }},
+	{"either end", func(rng *rand.Rand, _ int) float32 { return float32(rng.IntN(2)*2 - 1) }},
+	{"smallest subnormals", func(rng *rand.Rand, _ int) float32 { return float32(rng.IntN(3)-1) * 0x1p-149 }},
+	{"subnormals", func(rng *rand.Rand, _ int) float32 { return float32(rng.NormFloat64()) * 0x1p-130 }},
+	{"around the least scale with a reciprocal", func(rng *rand.Rand, _ int) float32 { return float32(rng.NormFloat64()) * 0x1p-122 }},
+	{"largest", func(rng *rand.Rand, _ int) float32 { return math.MaxFloat32 * (rng.Float32() - 0.5) * 2 }},
+	{"halves", func(_ *rand.Rand, i int) float32 { return float32(i%255-127) / 2 }}, // ties, where 127 is in the block
+	{"ties", func(_ *rand.Rand, i int) float32 {
+		if i%32 == 0 {
+			return 127
+		}
+		return float32(i%32) - 15.5
+	}},
+	{"all exponents", func(rng *rand.Rand, _ int) float32 {
+		return math.Float32frombits(rng.Uint32()&0x807fffff | uint32(rng.IntN(255))<<23)
+	}},
+	{"a NaN", func(_ *rand.Rand, i int) float32 {
+		if i == 37 {
+			return nan
+		}
+		return float32(i)
+	}},
+	{"an infinity", func(_ *rand.Rand, i int) float32 {
+		if i == 300 {
+			return -inf
+		}
+		return float32(i)
+	}},
+	{"all NaN", func(*rand.Rand, int) float32 { return nan }},
+	{"any bits", func(rng *rand.Rand, _ int) float32 { return math.Float32frombits(rng.Uint32()) }},
+}
+
+// Whatever the bytes, all kernels agree, and nothing crashes.
+func TestExtremes(t *testing.T) {
+	weights := []struct {
+		name string
+		at   func(rng *rand.Rand) byte
+	}{
+		{"00", func(*rand.Rand) byte { return 0 }},
+		{"ff", func(*rand.Rand) byte { return 0xff }},
+		{"80", func(*rand.Rand) byte { return 0x80 }},
+		{"7f", func(*rand.Rand) byte { return 0x7f }},
+		{"0f", func(*rand.Rand) byte { return 0x0f }},
+		{"f0", func(*rand.Rand) byte { return 0xf0 }},
+		{"00 or ff", func(rng *rand.Rand) byte { return byte(-rng.IntN(2)) }},
+		{"any", func(rng *rand.Rand) byte { return byte(rng.Uint32()) }},
+	}
+	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
+		for _, weight := range weights {
+			for _, act := range activations {
+				for _, sane := range []bool{true, false} { // scales
+					t.Run(weight.name+"/"+act.name, func(t *testing.T) {
+						rng := rand.New(rand.NewPCG(5, 5))
+						const rows, k, n = 9, 512, 5
+						w := randomMatrix(rng, typ, rows, k)
+						scales := *w
+						scales.Data = append([]byte(nil), w.Data...)
+						for i := range w.Data {
+							w.Data[i] = weight.at(rng)
+						}
+						if sane {
+							keepScales(w, &scales)
+						}
+						x := make([]float32, n*k)
+						for i := range x {
+							x[i] = act.at(rng, i%k)
+						}
+						checkSameBits(t, w, x, n)
+					})
+				}
+			}
+		}
+	})
+}
+
+// keepScales gives w the binary16 scales of from.
+func keepScales(w, from *Matrix) {
+	for _, tc := range allTypes {
+		if tc.t != w.Type {
+			continue
+		}
+		for b := 0; b < len(w.Data); b += tc.t.BlockBytes() {
+			for _, off := range tc.halfs {
+				copy(w.Data[b+off:][:2], from.Data[b+off:])
+			}
+		}
+	}
+}
+
+// A product at the ends of the ranges of weights and activations is what
+// integers say it is: no intermediate sum overflows.
+func TestLargestSums(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
+		if familyOf(typ).panel == nil {
+			t.Skip("no integers")
+		}
+		const k = 256
+		for _, b := range []byte{0x00, 0x7f, 0x80, 0xff} {
+			for _, sign := range []float32{1, -1} {
+				w := &Matrix{Type: typ, Rows: 8, Cols: k, Data: make([]byte, 8*typ.RowBytes(k))}
+				for i := range w.Data {
+					w.Data[i] = b
+				}
+				one := *w
+				one.Data = make([]byte, len(w.Data))
+				for i := 0; i < len(w.Data); i += 2 {
+					binary.LittleEndian.PutUint16(one.Data[i:], dequant.F32ToF16(1))
+				}
+				keepScales(w, &one)
+				if typ == gguf.MXFP4 {
+					for i := 0; i < len(w.Data); i += 17 {
+						w.Data[i] = 127
+					}
+				}
+				weights := make([]float32, 8*k)
+				require.NoError(t, dequant.Float32(typ, weights, w.Data))
+				var want float64
+				for _, v := range weights[:k] {
+					want += float64(v) * float64(sign) * 127
+				}
+				x := make([]float32, 4*k)
+				for i := range x {
+					x[i] = sign * 127 // so that the scale is 1
+				}
+				for n := 1; n <= group; n++ {
+					dst := make([]float32, 8*n)
+					Mul(dst, 8, w, actsFor(typ, n, k, x[:n*k]), 0, 8)
+					for _, v := range dst {
+						require.InEpsilon(t, 1+want, 1+float64(v), 1e-6, "weight bytes %x", b)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What is not finite makes the products of its own column NaN, and no others.
+func TestNotFinite(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
+		const rows, k, n = 11, 512, 6
+		for _, bad := range []float32{nan, inf, -inf} {
+			rng := rand.New(rand.NewPCG(6, 6))
+			w, x := randomMatrix(rng, typ, rows, k), randomActs(rng, n*k)
+			x[3*k+100] = bad
+			dst := make([]float32, n*rows)
+			Mul(dst, rows, w, actsFor(typ, n, k, x), 0, rows)
+			for c := range n {
+				for r := range rows {
+					v := float64(dst[c*rows+r])
+					if c == 3 {
+						require.True(t, math.IsNaN(v) || math.IsInf(v, 0), "row %d: %v", r, v)
+					} else {
+						require.False(t, math.IsNaN(v) || math.IsInf(v, 0), "row %d, column %d: %v", r, c, v)
+					}
+				}
+			}
+		}
+	})
+}
