@@ -20,8 +20,8 @@ type bpe struct {
 	ids    map[string]int32 // by text in the byte alphabet
 	merges map[uint64]merge // by makePair
 	bytes  [256]int32
-	size   int32    // of the vocabulary
-	parts  []string // texts of the ids from size on
+	size   int32 // of the vocabulary
+	parts  int32 // that are no tokens: ids size to size+parts-1
 	unk    int32
 	pre    preTokenizer
 }
@@ -83,8 +83,7 @@ func newBPE(m *gguf.Metadata, v *vocab) (*bpe, error) {
 	}
 	b.merges = make(map[uint64]merge, len(list))
 	for rank, text := range list {
-		// A part may start with a space only in vocabularies that are not
-		// byte-level; skipping one character lets the first part be one.
+		// Neither part is empty, so the space is not the first character.
 		at := strings.IndexByte(text[min(1, len(text)):], ' ') + 1
 		if at == 0 || at+1 == len(text) {
 			return nil, formatError(key, "merge %d: %.40q is not two parts with a space between", rank, text)
@@ -107,8 +106,8 @@ func newBPE(m *gguf.Metadata, v *vocab) (*bpe, error) {
 func (b *bpe) id(text string) int32 {
 	id, ok := b.ids[text]
 	if !ok {
-		id = b.size + int32(len(b.parts))
-		b.parts = append(b.parts, text)
+		id = b.size + b.parts
+		b.parts++
 		b.ids[text] = id
 	}
 	return id

@@ -1,8 +1,6 @@
 package tokenizer
 
-import (
-	"github.com/layerpipe/layerpipe/model/gguf"
-)
+import "github.com/layerpipe/layerpipe/model/gguf"
 
 // endTexts are tokens that end a generation whatever the metadata says about
 // them: files name one EOS, but chat models end their turns with others. The
