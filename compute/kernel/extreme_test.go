@@ -46,7 +46,7 @@ var activations = []struct {
 		return float32(i)
 	}},
 	{"an infinity", func(_ *rand.Rand, i int) float32 {
-		if i == 300 {
+		if i == 200 {
 			return -inf
 		}
 		return float32(i)
@@ -74,9 +74,12 @@ func TestExtremes(t *testing.T) {
 		for _, weight := range weights {
 			for _, act := range activations {
 				for _, sane := range []bool{true, false} { // scales
+					if !sane && weight.name != "any" {
+						continue
+					}
 					t.Run(weight.name+"/"+act.name, func(t *testing.T) {
 						rng := rand.New(rand.NewPCG(5, 5))
-						const rows, k, n = 9, 512, 5
+						const rows, k, n = 9, 256, 5
 						w := randomMatrix(rng, typ, rows, k)
 						scales := *w
 						scales.Data = append([]byte(nil), w.Data...)

@@ -10,14 +10,16 @@ import (
 // mulGeneric is [Mul] in portable Go: the definition of the numbers that every
 // other kernel must give, and what runs where there is no other kernel.
 func mulGeneric(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
+	ws := workspaces.Get().(*workspace)
+	defer workspaces.Put(ws)
 	for r := r0; r < r1; r++ {
 		switch a.form {
 		case formFloat:
 			floatRow(dst[r:], ldd, w, a, r)
 		case form32:
-			blockRow(dst[r:], ldd, w, a, r)
+			blockRow(dst[r:], ldd, w, a, ws, r)
 		case form256:
-			superRow(dst[r:], ldd, w, a, r)
+			superRow(dst[r:], ldd, w, a, ws, r)
 		}
 	}
 }
@@ -45,14 +47,14 @@ func floatRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
 }
 
 // blockRow multiplies row r of a type with blocks of 32 with all columns.
-func blockRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
-	var b block
+func blockRow(dst []float32, ldd int, w *Matrix, a *Acts, ws *workspace, r int) {
+	b := &ws.block
 	minimum := w.Type == gguf.Q4_1 || w.Type == gguf.Q5_1
 	for c := range a.n {
 		dst[c*ldd] = 0
 	}
 	for i := range blocksOf(w.Type, w.Cols) {
-		unpackBlock(&b, w, r, i)
+		ws.unpack(w, r, i)
 		for c := range a.n {
 			off, stride := a.column(c)
 			rec := (*[rec32]byte)(a.recs[off+i*stride:])
@@ -69,14 +71,14 @@ func blockRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
 
 // superRow multiplies row r of a type with super-blocks of 256 with all
 // columns.
-func superRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
-	var b block
+func superRow(dst []float32, ldd int, w *Matrix, a *Acts, ws *workspace, r int) {
+	b := &ws.block
 	minimum := w.Type == gguf.Q2_K || w.Type == gguf.Q4_K || w.Type == gguf.Q5_K
 	for c := range a.n {
 		dst[c*ldd] = 0
 	}
 	for i := range blocksOf(w.Type, w.Cols) {
-		unpackBlock(&b, w, r, i)
+		ws.unpack(w, r, i)
 		for c := range a.n {
 			off, stride := a.column(c)
 			rec := (*[rec256]byte)(a.recs[off+i*stride:])
@@ -102,16 +104,15 @@ func dot(w []int8, q []byte) (sum int32) {
 	return sum
 }
 
-// unpackBlock takes block i of row r apart, whatever the layout.
-func unpackBlock(b *block, w *Matrix, r, i int) {
+// unpack takes block i of row r apart, whatever the layout.
+func (ws *workspace) unpack(w *Matrix, r, i int) {
 	f := familyOf(w.Type)
 	size := w.Type.BlockBytes()
 	nb := blocksOf(w.Type, w.Cols)
-	if w.Layout == Rows || r >= w.Rows&^7 {
-		f.unpack(b, w.Data[(r*nb+i)*size:][:size])
-		return
+	src := w.Data[(r*nb+i)*size:][:size]
+	if w.Layout == Panels && r < w.Rows&^7 {
+		src = ws.rows[:size]
+		takeOut(f, src, w.Data[(r&^7*nb+8*i)*size:][:8*size], r%8)
 	}
-	var buf [maxBlock]byte
-	takeOut(f, buf[:size], w.Data[(r&^7*nb+8*i)*size:][:8*size], r%8)
-	f.unpack(b, buf[:size])
+	f.unpack(&ws.block, src)
 }

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"testing"
 
 	"github.com/layerpipe/layerpipe/dequant"
 	"github.com/layerpipe/layerpipe/model/gguf"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/cpu"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -239,22 +236,6 @@ func checkSameBits(t *testing.T, w *Matrix, x []float32, n int) {
 		}
 		sameBits(t, want, got, what)
 	}
-}
-
-// A vacuous comparison of portable Go with itself would pass TestSameBits.
-func TestVectorKernelsRun(t *testing.T) {
-	if runtime.GOARCH != "amd64" || !cpu.X86.HasAVX2 || os.Getenv("LAYERPIPE_KERNELS") == "generic" {
-		t.Skip("portable Go only")
-	}
-	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
-		if familyOf(typ).form == formFloat {
-			require.NotNil(t, fastFloat[typ][0])
-			return
-		}
-		require.NotNil(t, fast[typ].interleave)
-		require.True(t, PanelLayout(typ, 8, 512))
-		require.False(t, PanelLayout(typ, 7, 512))
-	})
 }
 
 // Broken promises panic before a kernel can write anywhere.

@@ -25,13 +25,6 @@ type mulFunc = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32
 // type that is left to portable Go. It is set once, at start.
 var fast [len(families)]kernels
 
-// workspace is what a product needs beside its operands.
-type workspace struct {
-	panel []byte             // a stretch of eight rows, interleaved
-	rows  []byte             // a stretch of the last rows, filled up to eight
-	out   [8 * group]float32 // products of the last rows
-}
-
 // panelBytes bounds the stretch of eight rows that a product takes at a time.
 // It leaves room in an L1 cache of 32 KiB for the activations, and is so small
 // that interleaving and multiplying, which alone fetches, take short turns.
@@ -40,7 +33,15 @@ const panelBytes = 8 << 10
 // fetchAhead is how far before its use a panel is fetched, in bytes.
 const fetchAhead = 2048
 
-var workspaces = sync.Pool{New: func() any { return &workspace{panel: make([]byte, panelBytes)} }}
+// workspace is what a product needs beside its operands.
+type workspace struct {
+	panel [panelBytes]byte   // a stretch of eight rows, interleaved
+	rows  [panelBytes]byte   // a stretch of the last rows, filled up to eight
+	out   [8 * group]float32 // products of the last rows
+	block block              // for portable Go
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 // blockColumns is the number of columns that are taken through all rows before
 // the next. Their records stay in the L2 cache.
@@ -88,7 +89,7 @@ func mulEight(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *worksp
 		fetch := uintptr(unsafe.Pointer(&panel[0])) + uintptr(distance)
 		if w.Layout == Rows {
 			k.interleave(n, &ws.panel[0], &rows[b*size], nb*size)
-			panel = ws.panel
+			panel = ws.panel[:]
 		}
 		for c := c0; c < c1; c += group {
 			width := min(group, c1-c)
@@ -115,7 +116,6 @@ func mulGroup(mul mulFunc, n int, panel []byte, fetch uintptr, a *Acts, c, width
 func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, r1 int) {
 	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
 	stretch := panelBytes / (8 * size)
-	ws.rows = resize(ws.rows, panelBytes)
 	for c := 0; c < a.n; c += group {
 		width := min(group, a.n-c)
 		clear(ws.out[:])
@@ -125,7 +125,7 @@ func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *wor
 				copy(ws.rows[(i-r)*n*size:][:n*size], w.Data[(i*nb+b)*size:])
 			}
 			k.interleave(n, &ws.panel[0], &ws.rows[0], n*size)
-			mulGroup(k.mul[width-1], n, ws.panel, 0, a, c, width, b, ws.out[:], 8)
+			mulGroup(k.mul[width-1], n, ws.panel[:], 0, a, c, width, b, ws.out[:], 8)
 		}
 		for i := range width {
 			copy(dst[(c+i)*ldd+r:][:r1-r], ws.out[8*i:])
