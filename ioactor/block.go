@@ -34,8 +34,9 @@ func (b *Block) Bytes() int64 {
 // whole aligned pages around it.
 const Align = 4096
 
-// Place returns where the extents lie in a slot, and how large a load area
-// must be to hold them with the rest of the first and the last page.
+// Place returns where the extents lie in a slot, appended to offs[:0], and how
+// large a load area must be to hold them with the rest of the first and the
+// last page of each. The extents must have passed [Check].
 func (b *Block) Place(offs []int64) (placed []int64, size int64) {
 	offs = offs[:0]
 	for _, e := range b.Extents {
@@ -56,17 +57,27 @@ func LoadBytes(blocks []Block) int64 {
 	return most
 }
 
-// Check returns an error for an extent that does not lie within its file. sizes
+// maxBytes bounds a block, so that no sum over its extents overflows.
+const maxBytes = 1 << 62
+
+// Check returns an error for an extent that is empty or does not lie within its
+// file, and for a block whose extents are together more than any memory. sizes
 // are the sizes of the files.
 func Check(blocks []Block, sizes []int64) error {
 	for i := range blocks {
-		for _, e := range blocks[i].Extents {
+		b, room := &blocks[i], int64(maxBytes)
+		for _, e := range b.Extents {
 			if e.File < 0 || e.File >= len(sizes) {
-				return fmt.Errorf("%s: file %d of %d", blocks[i].Name, e.File, len(sizes))
+				return fmt.Errorf("%s: file %d of %d", b.Name, e.File, len(sizes))
 			}
-			if e.Off < 0 || e.Size < 1 || e.Off > sizes[e.File] || e.Size > sizes[e.File]-e.Off {
-				return fmt.Errorf("%s: bytes %d to %d of a file of %d bytes", blocks[i].Name, e.Off, e.Off+e.Size, sizes[e.File])
+			// Compared by subtraction: the sum of what is not yet checked can wrap.
+			if e.Off < 0 || e.Size < 1 || e.Size > sizes[e.File]-e.Off {
+				return fmt.Errorf("%s: %d bytes from byte %d of file %d, which has %d", b.Name, e.Size, e.Off, e.File, sizes[e.File])
 			}
+			if e.Size > room-2*Align {
+				return fmt.Errorf("%s: extents of more than %d bytes", b.Name, int64(maxBytes))
+			}
+			room -= e.Size + 2*Align // the rest of its first and last page
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -47,8 +48,9 @@ const maxRead = 4 << 20
 const maxIdle = 100
 
 // ReadFull fills p from off, in reads of at most 4 MiB between which it looks
-// at ctx. Interrupted and short reads are continued; an end of file before p is
-// full is io.ErrUnexpectedEOF.
+// at ctx, whose cause it returns. Interrupted and short reads are continued; an
+// end of file before p is full is io.ErrUnexpectedEOF, and a file that goes on
+// bringing nothing is io.ErrNoProgress. Errors name the file and the offset.
 func ReadFull(ctx context.Context, f File, p []byte, off int64) error {
 	end := off + int64(len(p))
 	idle := 0
@@ -63,16 +65,24 @@ func ReadFull(ctx context.Context, f File, p []byte, off int64) error {
 		}
 		if n > 0 {
 			idle = 0
-		} else if idle++; idle > maxIdle && (err == nil || transient(err)) {
-			err = io.ErrNoProgress
+		} else {
+			idle++
 		}
+		again := err == nil || transient(err)
 		switch {
-		case err == nil || transient(err):
+		case again && idle <= maxIdle:
+			continue
+		case err == nil:
+			err = io.ErrNoProgress
+		case again:
+			err = fmt.Errorf("%w: %w", io.ErrNoProgress, err)
 		case errors.Is(err, io.EOF):
-			return fmt.Errorf("read %s: byte %d of a range to %d: %w", f.Name(), off, end, io.ErrUnexpectedEOF)
-		default:
-			return fmt.Errorf("read %s: byte %d of a range to %d: %w", f.Name(), off, end, err)
+			err = io.ErrUnexpectedEOF
 		}
+		if named, ok := errors.AsType[*fs.PathError](err); ok {
+			err = named.Err // the name once is enough
+		}
+		return fmt.Errorf("read %s: byte %d of a range to %d: %w", f.Name(), off, end, err)
 	}
 	return nil
 }

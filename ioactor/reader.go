@@ -39,8 +39,8 @@ type Reader struct {
 	Schedule *Schedule
 	Backend  Backend
 	Ring     *ring.Ring
-	Out      *ring.Link    // the reader closes it when it ends
-	Demands  <-chan Demand // looked at whenever a slot becomes free
+	Out      *ring.Link    // of Ring; the reader closes it when it ends
+	Demands  <-chan Demand // may be nil; looked at whenever a slot becomes free
 	Meter    *stage.Meter
 }
 
@@ -74,8 +74,6 @@ func (r *Reader) Run(ctx context.Context) error {
 			return &BlockError{Block: block, Name: b.Name, Err: err}
 		}
 		r.Meter.Count(b.Bytes())
-		if err := r.Out.Send(ctx, s, r.Meter); err != nil {
-			return err
-		}
+		r.Out.Send(s)
 	}
 }

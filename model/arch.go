@@ -36,6 +36,16 @@ var suffix = [roles]string{
 	Embedding: "token_embd.weight", OutputNorm: "output_norm.weight", Output: "output.weight", RopeFactors: "rope_freqs.weight",
 }
 
+// vector reports whether the tensors of role r are vectors: a single row, by
+// what they are for. A matrix may happen to have one row too.
+func (r Role) vector() bool {
+	switch r {
+	case AttnNorm, AttnQBias, AttnKBias, AttnVBias, AttnOutBias, FFNNorm, OutputNorm, RopeFactors:
+		return true
+	}
+	return false
+}
+
 // An architecture says what differs from the others over one shared
 // transformer: which tensors there are.
 type architecture struct {

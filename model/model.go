@@ -37,7 +37,8 @@ type Tensor struct {
 	*gguf.Tensor
 	// Block is the number of the block that the tensor is streamed with, and
 	// Index its place in that block's Tensors. Block is -1 for vectors, such as
-	// norms and biases: they are small and stay in memory.
+	// norms and biases, which are small and stay in memory, and for the
+	// embedding, whose rows are read one by one.
 	Block, Index int
 }
 
@@ -66,8 +67,9 @@ type Extent struct {
 // long read is faster than two, whatever the device.
 const maxGap = 64 << 10
 
-// New understands f. It fails with [ErrUnsupported] or [ErrModel], naming the
-// key or tensor, if f cannot be run.
+// New understands f, which it keeps. If f cannot be run, it fails with
+// [ErrUnsupported] or [ErrModel], or with [gguf.ErrFormat] for metadata of a
+// wrong type, and names the key or tensor.
 func New(f *gguf.File) (*Model, error) {
 	m := &Model{File: f}
 	if f.BigEndian {
@@ -114,7 +116,7 @@ func (m *Model) takeTensors(a architecture) error {
 		if t.Dims[0] != cols || t.Rows() != rows {
 			return nil, fmt.Errorf("%w: tensor %q is %v, not [%d %d]", ErrModel, name, t.Dims, cols, rows)
 		}
-		if rows == 1 && t.Type != gguf.F32 {
+		if r.vector() && t.Type != gguf.F32 {
 			return nil, fmt.Errorf("%w: tensor %q: a vector of type %s, not F32", ErrUnsupported, name, t.Type)
 		}
 		taken[name] = true
@@ -177,8 +179,8 @@ func (g *Global) at(r Role) **Tensor {
 func (m *Model) makeBlocks() {
 	for i := range m.Layers {
 		var ts []*Tensor
-		for _, t := range m.Layers[i] {
-			if t != nil && t.Rows() > 1 {
+		for r, t := range m.Layers[i] {
+			if t != nil && !Role(r).vector() {
 				ts = append(ts, t)
 			}
 		}
@@ -209,17 +211,17 @@ func (m *Model) addBlock(name string, ts []*Tensor) {
 // Vectors returns the tensors that stay in memory: norms, biases, factors.
 func (m *Model) Vectors() []*Tensor {
 	var vs []*Tensor
-	add := func(t *Tensor) {
-		if t != nil && t.Block < 0 && t.Rows() == 1 {
+	add := func(r Role, t *Tensor) {
+		if t != nil && r.vector() {
 			vs = append(vs, t)
 		}
 	}
 	for i := range m.Layers {
-		for _, t := range m.Layers[i] {
-			add(t)
+		for r, t := range m.Layers[i] {
+			add(Role(r), t)
 		}
 	}
-	add(m.Global.OutputNorm)
-	add(m.Global.RopeFactors)
+	add(OutputNorm, m.Global.OutputNorm)
+	add(RopeFactors, m.Global.RopeFactors)
 	return vs
 }

@@ -133,8 +133,8 @@ func readRope(k *keys, p Params) (Rope, error) {
 		Factor:      read[float32](k, "rope.scaling.factor", read[float32](k, "rope.scale_linear", float32(0))),
 		OrigContext: k.count("rope.scaling.original_context_length", p.Context),
 		AttnFactor:  read[float32](k, "rope.scaling.attn_factor", float32(1)),
-		BetaFast:    32,
-		BetaSlow:    1,
+		BetaFast:    read[float32](k, "rope.scaling.yarn_beta_fast", float32(32)),
+		BetaSlow:    read[float32](k, "rope.scaling.yarn_beta_slow", float32(1)),
 	}
 	r.Scaling = Scaling(read[string](k, "rope.scaling.type", string(ScalingLinear)))
 	if k.err != nil {
@@ -158,6 +158,8 @@ func readRope(k *keys, p Params) (Rope, error) {
 		return r, fmt.Errorf("%w: metadata %q is %v", ErrModel, k.arch+".rope.scaling.factor", r.Factor)
 	case !(r.AttnFactor > 0 && r.AttnFactor < 1e6):
 		return r, fmt.Errorf("%w: metadata %q is %v", ErrModel, k.arch+".rope.scaling.attn_factor", r.AttnFactor)
+	case !(r.BetaSlow > 0 && r.BetaSlow < r.BetaFast && r.BetaFast < 1e6):
+		return r, fmt.Errorf("%w: metadata %q is %v, and yarn_beta_slow %v", ErrModel, k.arch+".rope.scaling.yarn_beta_fast", r.BetaFast, r.BetaSlow)
 	}
 	return r, nil
 }

@@ -6,32 +6,19 @@ import (
 	"github.com/layerpipe/layerpipe/stage"
 )
 
-// A Link carries slots from one actor to the next, in order. Only the sender
-// closes it.
+// A Link carries the slots of one ring from one actor to the next, in order.
+// Only the sender closes it.
 type Link struct{ ch chan *Slot }
 
 // NewLink returns a link with room for as many slots as the ring has.
 func (r *Ring) NewLink() *Link { return &Link{make(chan *Slot, r.Depth())} }
 
-// Send gives s away. If ctx ends first, it sends s home instead and returns the
-// cause; either way the caller no longer holds it.
-func (l *Link) Send(ctx context.Context, s *Slot, m *stage.Meter) error {
+// Send gives s, a slot of the link's ring, away: the caller no longer holds it.
+// It never blocks, because there is room for every slot. What holds a sender up
+// is [Ring.Acquire].
+func (l *Link) Send(s *Slot) {
 	s.move(held, sent)
-	select {
-	case l.ch <- s:
-		return nil
-	default:
-	}
-	m.Enter(stage.WaitingRoom)
-	defer m.Enter(stage.Working)
-	select {
-	case l.ch <- s:
-		return nil
-	case <-ctx.Done():
-		s.move(sent, held)
-		s.Free()
-		return context.Cause(ctx)
-	}
+	l.ch <- s
 }
 
 // Receive waits for the next slot, which the caller then holds. It returns nil
@@ -51,8 +38,8 @@ func (l *Link) Receive(ctx context.Context, m *stage.Meter) (*Slot, error) {
 	}
 }
 
-// TryReceive is [Link.Receive] without waiting; ok is false if nothing is
-// there yet.
+// TryReceive is [Link.Receive] without waiting. ok is false if nothing is there
+// yet; when the link is closed and empty, s is nil and ok is true.
 func (l *Link) TryReceive() (s *Slot, ok bool) {
 	select {
 	case s := <-l.ch:
@@ -68,9 +55,6 @@ func take(s *Slot) *Slot {
 	}
 	return s
 }
-
-// Len is the number of slots that are under way at this moment.
-func (l *Link) Len() int { return len(l.ch) }
 
 // Close says that no more slots will come. Only the sender may call it, once.
 func (l *Link) Close() { close(l.ch) }

@@ -34,7 +34,7 @@ func Alloc(n int64) (*Memory, error) {
 		return nil, fmt.Errorf("memory: map %d bytes: %w", room, err)
 	}
 	b := m
-	if n >= hugePage {
+	if n >= hugePage { // what is skipped is never touched, so it takes no memory
 		skip := -uintptr(unsafe.Pointer(&m[0])) & (hugePage - 1)
 		b = m[skip : int64(skip)+size]
 		adviseHuge(b)

@@ -8,12 +8,12 @@ import (
 // An Activity is what an actor is doing at a moment.
 type Activity uint8
 
-// The activities. An actor is always in exactly one of them, so their times
-// add up to the time that it has been metered.
+// The activities. A metered actor is always in exactly one of them, so their
+// times add up to the time for which its meter has run.
 const (
 	Working      Activity = iota // its own work
 	WaitingInput                 // nothing has arrived to work on
-	WaitingRoom                  // its work is done and there is no room for it, or no slot to work in
+	WaitingRoom                  // no slot is free to work in
 	activities
 )
 
@@ -43,11 +43,10 @@ func (m *Meter) Enter(a Activity) {
 	if m == nil {
 		return
 	}
-	t := time.Now()
 	m.mu.Lock()
-	m.settle(t)
+	defer m.mu.Unlock()
+	t := m.settle()
 	m.now, m.since = a, t
-	m.mu.Unlock()
 }
 
 // Stop stops the clock, when the actor ends or its work is over for now.
@@ -55,17 +54,21 @@ func (m *Meter) Stop() {
 	if m == nil {
 		return
 	}
-	t := time.Now()
 	m.mu.Lock()
-	m.settle(t)
+	defer m.mu.Unlock()
+	m.settle()
 	m.since = time.Time{}
-	m.mu.Unlock()
 }
 
-func (m *Meter) settle(t time.Time) {
+// settle counts the time up to now for the present activity, and returns now.
+// The clock is read under the lock: a time from before it could be earlier than
+// one that Counts has told already, and a later reading would then be less.
+func (m *Meter) settle() time.Time {
+	t := time.Now()
 	if !m.since.IsZero() {
 		m.times[m.now] += t.Sub(m.since)
 	}
+	return t
 }
 
 // Count adds one block of n bytes.
@@ -79,7 +82,8 @@ func (m *Meter) Count(n int64) {
 	m.mu.Unlock()
 }
 
-// Counts returns what the meter has counted up to now.
+// Counts returns what the meter has counted up to now, the present activity
+// included. No count of a later call is less.
 func (m *Meter) Counts() Counts {
 	if m == nil {
 		return Counts{}
