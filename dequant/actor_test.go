@@ -148,9 +148,7 @@ func TestActorStopped(t *testing.T) {
 					return
 				}
 				s.Block = 0
-				for _, p := range parts {
-					s.Parts = append(s.Parts, p)
-				}
+				s.Parts = append(s.Parts, parts...)
 				a.In.Send(s)
 			}
 		}()

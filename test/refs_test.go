@@ -22,12 +22,14 @@ type reference struct {
 	Name  string   `json:"-"`
 	Files []string `json:"files"`
 	Arch  string   `json:"arch"`
+	Model string   `json:"model"`
 	Type  string   `json:"type"`
 
 	Vocab        int       `json:"n_vocab"`
 	Tokens       []int32   `json:"tokens"`
 	Greedy       []int32   `json:"greedy"`
 	GreedyMargin []float32 `json:"greedy_margin"`
+	GreedyFloat  int       `json:"greedy_same_as_dequantized"` // how many are the same with float activations
 	Tolerance    struct {
 		Max, RMS, Top1 *float64
 		PosMedian      *float64 `json:"pos_median"`

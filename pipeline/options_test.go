@@ -1,0 +1,96 @@
+package pipeline_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/pipeline"
+	"github.com/layerpipe/layerpipe/pipeline/sample"
+)
+
+func TestOptionsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		option pipeline.Option
+		want   string
+	}{
+		{pipeline.WithBuffers(0), "buffers 0"},
+		{pipeline.WithThreads(-1), "threads -1"},
+		{pipeline.WithContext(0), "context 0"},
+		{pipeline.WithPinned(-1), "pinned blocks -1"},
+		{pipeline.WithKV("f8"), `"f8"`},
+	} {
+		_, err := pipeline.Open(demo, tc.option)
+		require.ErrorContains(t, err, tc.want)
+	}
+	_, err := pipeline.ParseBackend("tape")
+	require.ErrorContains(t, err, `"tape": not one of pread, mmap`)
+}
+
+func TestOpenRefused(t *testing.T) {
+	_, err := pipeline.Open("/no/such/model.gguf")
+	require.ErrorContains(t, err, "/no/such/model.gguf")
+	_, err = pipeline.Open("options_test.go")
+	require.ErrorContains(t, err, "options_test.go")
+}
+
+func TestGenerateEnds(t *testing.T) {
+	e, err := pipeline.Open(demo, pipeline.WithContext(20))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	generate := func(c pipeline.GenConfig) (pipeline.GenStats, error) {
+		var stats pipeline.GenStats
+		c.Stats = &stats
+		var last error
+		text := ""
+		for tok, err := range e.Generate(t.Context(), c) {
+			last = err
+			text += tok.Text
+		}
+		require.Equal(t, text, stats.Text)
+		return stats, last
+	}
+	prompt := "Once upon a time"
+
+	st, err := generate(pipeline.GenConfig{Prompt: prompt, MaxTokens: 3})
+	require.NoError(t, err)
+	require.Equal(t, "length", st.StopReason)
+	require.Equal(t, 3, st.GeneratedTokens)
+	require.EqualValues(t, 3, st.Passes, "the prompt in one pass, and the last token is not computed")
+
+	st, err = generate(pipeline.GenConfig{Prompt: prompt})
+	require.NoError(t, err)
+	require.Equal(t, "context", st.StopReason)
+	require.Equal(t, 20, st.PromptTokens+st.GeneratedTokens-1, "every position is used")
+
+	st, err = generate(pipeline.GenConfig{Tokens: make([]int32, 21)})
+	require.ErrorIs(t, err, compute.ErrFull)
+	require.ErrorContains(t, err, "21 tokens in a context of 20")
+	require.Equal(t, "error", st.StopReason)
+
+	_, err = generate(pipeline.GenConfig{Tokens: []int32{1, 1024}})
+	require.ErrorContains(t, err, "token 1024")
+
+	_, err = generate(pipeline.GenConfig{Prompt: prompt, Sampling: sample.Config{Temperature: -1}})
+	require.ErrorContains(t, err, "temperature -1")
+}
+
+// The same seed gives the same text, another one another.
+func TestSeed(t *testing.T) {
+	e, err := pipeline.Open(demo)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	text := func(seed uint64) string {
+		var stats pipeline.GenStats
+		for _, err := range e.Generate(t.Context(), pipeline.GenConfig{
+			Prompt: "Once upon a time", MaxTokens: 30, Stats: &stats,
+			Sampling: sample.Config{Temperature: 1, TopK: 40, TopP: 0.95, MinP: 0.01, RepeatPenalty: 1.1, Seed: seed},
+		}) {
+			require.NoError(t, err)
+		}
+		return stats.Text
+	}
+	require.Equal(t, text(1), text(1))
+	require.NotEqual(t, text(1), text(2))
+}
