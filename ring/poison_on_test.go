@@ -1,0 +1,5 @@
+//go:build slotdebug || race
+
+package ring_test
+
+const poisoned = true
