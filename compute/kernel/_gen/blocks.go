@@ -12,8 +12,8 @@ import (
 type blockType struct {
 	format
 	lookup  *[16]int8 // nibbles stand for these values
-	offset  int       // what unsigned weights are above their values: a multiple of 4
-	signed  bool      // weights are too large to be made unsigned
+	offset  int       // what unsigned weights are above their values
+	signed  bool      // weights have 8 bits: with offset 128 only if 32 bits take their products
 	minimum bool
 }
 
@@ -22,22 +22,28 @@ var blockTypes = []blockType{
 	{format: format{"Q4_1", 20, []field{{0, 2, 2}, {2, 2, 2}, {4, 16, 4}}, false}, minimum: true},
 	{format: format{"Q5_0", 22, []field{{0, 2, 2}, {2, 4, 4}, {6, 16, 4}}, true}, offset: 16},
 	{format: format{"Q5_1", 24, []field{{0, 2, 2}, {2, 2, 2}, {4, 4, 4}, {8, 16, 4}}, true}, minimum: true},
-	{format: format{"Q8_0", 34, []field{{0, 2, 2}, {2, 32, 4}}, false}, signed: true},
-	{format: format{"IQ4_NL", 18, []field{{0, 2, 2}, {2, 16, 4}}, false}, signed: true, lookup: &iq4},
-	{format: format{"MXFP4", 17, []field{{0, 1, 1}, {1, 16, 4}}, false}, offset: 12, lookup: &fp4},
+	{format: format{"Q8_0", 34, []field{{0, 2, 2}, {2, 32, 4}}, false}, signed: true, offset: 128},
+	{format: format{"IQ4_NL", 18, []field{{0, 2, 2}, {2, 16, 4}}, false}, signed: true, offset: 128, lookup: &iq4},
+	{format: format{"MXFP4", 17, []field{{0, 1, 1}, {1, 16, 4}}, false}, offset: 16, lookup: &fp4},
 }
 
-// mul adds to eight rows of n columns the products of nb blocks of a panel.
+// mul adds to eight rows of n columns the products of nb blocks of a panel. A
+// lane is a row.
 //
-// A lane is a row. Products of bytes are summed in 16-bit lanes within a block,
-// which never overflow: 16 of them times 15 times 127 is below 2^15, and where
-// weights have more bits the sum is either cut in two or brought into range by
-// the offset, for additions that wrap around lose nothing if the end is in
-// range. Signed weights of 8 bits are multiplied as their magnitudes with
-// activations that take their signs, and summed in 32-bit lanes.
-func (t *blockType) mul(n int) {
-	TEXT(fmt.Sprintf("mul%sx%d", t.name, n), NOSPLIT, "func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
+// AVX2: products of bytes are summed in 16-bit lanes within a block, which never
+// overflow: 16 of them times 15 times 127 is below 2^15, and where weights have
+// more bits the sum is either cut in two or brought into range by the offset,
+// for additions that wrap around lose nothing if the end is in range. Signed
+// weights of 8 bits are multiplied as their magnitudes with activations that
+// take their signs, and summed in 32-bit lanes.
+//
+// VNNI: products of bytes are summed in 32-bit lanes.
+func (t *blockType) mul(isa string, n int) {
+	TEXT(fmt.Sprintf("mul%sx%d%s", t.name, n, isa), NOSPLIT,
+		"func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
 	Pragma("noescape")
+	vnni := isa == "VNNI"
+	signed := t.signed && !vnni
 	nb, w, fetch, a := param("nb"), param("panel"), param("fetch"), param("recs")
 	dst := destination(n)
 	acc := ymms(n)
@@ -70,14 +76,18 @@ func (t *blockType) mul(n int) {
 	// from value i on.
 	mac := func(x reg.VecVirtual, i int) {
 		mag := x
-		if t.signed {
+		if signed {
 			mag = YMM()
 			VPABSB(x, mag)
 		}
 		for c := range n {
+			if vnni {
+				VPDPBUSD_BCST(rec(c, i), x, sum[c])
+				continue
+			}
 			y := spread32(rec(c, i))
 			switch {
-			case t.signed:
+			case signed:
 				VPSIGNB(x, y, y)
 				VPMADDUBSW(y, mag, y)
 				if empty {
@@ -93,22 +103,40 @@ func (t *blockType) mul(n int) {
 				VPADDW(y, sum16[c], sum16[c])
 			}
 		}
-		if t.signed {
+		if signed {
 			empty = false
 		} else {
 			empty16 = false
+		}
+	}
+	if vnni {
+		for c := range n {
+			if t.offset == 0 {
+				VPXOR(sum[c], sum[c], sum[c])
+				continue
+			}
+			VPBROADCASTD(rec(c, rec32Pairs), sum[c]) // times -8
+			VPMADDWD(lanes(uint32(t.offset/8)*0x00010001), sum[c], sum[c])
 		}
 	}
 
 	qs := t.at(len(t.panel) - 1)
 	if t.name == "Q8_0" {
 		for v := range 8 {
-			mac(load(Mem{Base: w, Disp: qs + 32*v}), 4*v)
+			x := load(Mem{Base: w, Disp: qs + 32*v})
+			if vnni {
+				VPXOR(bytes(128), x, x)
+			}
+			mac(x, 4*v)
 		}
 	} else {
 		var values reg.VecVirtual
 		if t.lookup != nil {
-			values = load(table(*t.lookup, t.offset))
+			offset := t.offset
+			if signed {
+				offset = 0
+			}
+			values = load(table(*t.lookup, offset))
 		}
 		for g := range 4 {
 			for h := range 2 {
@@ -133,24 +161,18 @@ func (t *blockType) mul(n int) {
 				}
 				mac(x, 16*h+4*g)
 			}
-			if g == 1 && t.fifths && t.minimum {
+			if g == 1 && t.fifths && t.minimum && !vnni {
 				flush() // 16 products times 31 times 127 would be too much
 			}
 		}
 	}
-	if !t.signed {
+	if !signed && !vnni {
 		for c := range n {
 			if t.offset == 0 {
 				continue
 			}
-			// pairs are times -8
-			pairs := spread32(rec(c, rec32Pairs))
-			VPADDW(pairs, sum16[c], sum16[c])
-			switch t.offset {
-			case 12:
-				VPSRAW(Imm(1), pairs, pairs)
-				VPADDW(pairs, sum16[c], sum16[c])
-			case 16:
+			pairs := spread32(rec(c, rec32Pairs)) // times -8
+			for range t.offset / 8 {
 				VPADDW(pairs, sum16[c], sum16[c])
 			}
 		}

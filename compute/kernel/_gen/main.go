@@ -20,13 +20,15 @@ func main() {
 	for _, t := range blockTypes {
 		t.interleave()
 		for c := 1; c <= group; c++ {
-			t.mul(c)
+			t.mul("AVX2", c)
+			t.mul("VNNI", c)
 		}
 	}
 	for _, t := range superTypes {
 		t.interleave()
 		for c := 1; c <= group; c++ {
-			t.mul(c)
+			t.mul("AVX2", c)
+			t.mul("VNNI", c)
 		}
 	}
 	for _, t := range floatTypes {

@@ -27,11 +27,18 @@ var superTypes = []superType{
 }
 
 // mul adds to eight rows of n columns the products of nb super-blocks of a
-// panel. A lane is a row. Products of bytes are summed in 16-bit lanes within a
-// sub-block, multiplied by the sub-block's scale, and summed in 32-bit lanes.
-func (t *superType) mul(n int) {
-	TEXT(fmt.Sprintf("mul%sx%d", t.name, n), NOSPLIT, "func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
+// panel. A lane is a row.
+//
+// AVX2: products of bytes are summed in 16-bit lanes within a sub-block, then
+// multiplied by the sub-block's scale and summed in 32-bit lanes.
+//
+// VNNI: the products of a sub-block are summed in 32-bit lanes to begin with.
+func (t *superType) mul(isa string, n int) {
+	TEXT(fmt.Sprintf("mul%sx%d%s", t.name, n, isa), NOSPLIT,
+		"func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
 	Pragma("noescape")
+	vnni := isa == "VNNI"
+	signed := t.signed && !vnni
 	nb, w, fetch, a := param("nb"), param("panel"), param("fetch"), param("recs")
 	dst := destination(n)
 	// The scales of sub-blocks as bytes, unpacked once per super-block:
@@ -50,58 +57,64 @@ func (t *superType) mul(n int) {
 	sum := ymms(n)
 	empty := true
 	for sub := range 256 / t.width {
-		scale := YMM()
-		VMOVDQU(scales.Offset(sub/4*32), scale)
-		if i := sub % 4; t.signedS {
-			VPSHUFB(pick(-1, i, -1, i), scale, scale)
-			VPSRAW(Imm(8), scale, scale)
-		} else {
-			VPSHUFB(pick(i, -1, i, -1), scale, scale)
-		}
-		sum16 := ymms(n)
-		empty16 := true
+		scale := t.scale(scales, sub, vnni)
+		part := ymms(n) // of 16-bit lanes, or 32-bit ones for VNNI
+		emptyPart := true
 		flush := func() {
 			for c := range n {
+				p := part[c]
 				if empty {
-					VPMADDWD(scale, sum16[c], sum[c])
+					p = sum[c]
+				}
+				if vnni {
+					VPMULLD(scale, part[c], p)
 				} else {
-					VPMADDWD(scale, sum16[c], sum16[c])
-					VPADDD(sum16[c], sum[c], sum[c])
+					VPMADDWD(scale, part[c], p)
+				}
+				if !empty {
+					VPADDD(p, sum[c], sum[c])
 				}
 			}
-			empty16, empty = true, false
+			emptyPart, empty = true, false
+		}
+		if vnni {
+			t.offsets(part, rec, sub)
 		}
 		for g := range t.width / 4 {
-			x := t.weights(w, sub*t.width+4*g)
+			x := t.weights(w, sub*t.width+4*g, vnni)
 			mag := x
-			if t.signed {
+			if signed {
 				mag = YMM()
 				VPABSB(x, mag)
 			}
 			for c := range n {
+				if vnni {
+					VPDPBUSD_BCST(rec(c, sub*t.width+4*g), x, part[c])
+					continue
+				}
 				y := spread32(rec(c, sub*t.width+4*g))
-				if t.signed {
+				if signed {
 					VPSIGNB(x, y, y)
 				}
-				if empty16 {
-					VPMADDUBSW(y, mag, sum16[c])
+				if emptyPart {
+					VPMADDUBSW(y, mag, part[c])
 				} else {
 					VPMADDUBSW(y, mag, y)
-					VPADDW(y, sum16[c], sum16[c])
+					VPADDW(y, part[c], part[c])
 				}
 			}
-			empty16 = false
-			if t.signed || t.half && g == 3 {
+			emptyPart = false
+			if !vnni && (t.signed || t.half && g == 3) {
 				flush()
 			}
 		}
-		if t.name == "Q6_K" {
+		if t.name == "Q6_K" && !vnni {
 			for c := range n {
 				pairs := spread32(rec(c, rec256Pairs+4*sub))
-				VPADDW(pairs, sum16[c], sum16[c])
+				VPADDW(pairs, part[c], part[c])
 			}
 		}
-		if !empty16 {
+		if !emptyPart {
 			flush()
 		}
 		if n < group {
@@ -121,8 +134,48 @@ func (t *superType) mul(n int) {
 	RET()
 }
 
-// weights returns the weights i to i+3 of eight rows.
-func (t *superType) weights(w reg.GPVirtual, i int) reg.VecVirtual {
+// scale returns the scale of a sub-block, as 16-bit lanes or wide as 32-bit ones.
+func (t *superType) scale(scales Mem, sub int, wide bool) reg.VecVirtual {
+	s, i := YMM(), sub%4
+	VMOVDQU(scales.Offset(sub/4*32), s)
+	switch {
+	case t.signedS && wide:
+		VPSHUFB(pick(-1, -1, -1, i), s, s)
+		VPSRAD(Imm(24), s, s)
+	case t.signedS:
+		VPSHUFB(pick(-1, i, -1, i), s, s)
+		VPSRAW(Imm(8), s, s)
+	case wide:
+		VPSHUFB(pick(i, -1, -1, -1), s, s)
+	default:
+		VPSHUFB(pick(i, -1, i, -1), s, s)
+	}
+	return s
+}
+
+// offsets sets 32-bit sums of a sub-block to what takes back the offset of its
+// unsigned weights.
+func (t *superType) offsets(sum []reg.VecVirtual, rec func(c, off int) Mem, sub int) {
+	for c := range sum {
+		switch t.name {
+		case "Q6_K": // 32
+			VPBROADCASTD(rec(c, rec256Pairs+4*sub), sum[c]) // times -32
+			VPMADDWD(lanes(0x00010001), sum[c], sum[c])
+		case "IQ4_XS": // 128
+			y := spread32(rec(c, rec256Pairs+8*sub+4))
+			VPMADDWD(lanes(0x00040004), y, y)
+			VPBROADCASTD(rec(c, rec256Pairs+8*sub), sum[c])
+			VPMADDWD(lanes(0x00040004), sum[c], sum[c])
+			VPADDD(y, sum[c], sum[c])
+		default:
+			VPXOR(sum[c], sum[c], sum[c])
+		}
+	}
+}
+
+// weights returns the weights i to i+3 of eight rows. Values that have 8 bits
+// are unsigned on demand, 128 above themselves.
+func (t *superType) weights(w reg.GPVirtual, i int, unsigned bool) reg.VecVirtual {
 	qs := t.at(len(t.panel) - 1)
 	x := YMM()
 	// bits returns the bits of field f that bits of v become: those at pos
@@ -154,7 +207,11 @@ func (t *superType) weights(w reg.GPVirtual, i int) reg.VecVirtual {
 		VPOR(bits(t.at(2)+i/128*256+32*g, i/32%4*2, 4, 48), x, x)
 	case "IQ4_XS":
 		q := bits(qs+i/32*128+32*(g%4), i/16%2*4, 0, 15)
-		VMOVDQU(table(iq4, 0), x)
+		offset := 0
+		if unsigned {
+			offset = 128
+		}
+		VMOVDQU(table(iq4, offset), x)
 		VPSHUFB(q, x, x)
 	}
 	return x
