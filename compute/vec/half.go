@@ -25,20 +25,18 @@ func ToF16(dst []uint16, src []float32) {
 	}
 }
 
-// fromHalf moves the half's exponent (bias 15) to a float32's (bias 127).
+// fromHalf reads the half's exponent, of bias 15, as a float32's, of bias 127,
+// and multiplies by the difference, which is exact for subnormals too.
 func fromHalf(h uint16) float32 {
-	sign := uint32(h>>15) << 31
-	em := uint32(h & 0x7fff)
-	switch {
-	case em >= 0x7c01: // NaN, made quiet
-		return math.Float32frombits(sign | 0x7fc00000 | em<<13)
-	case em == 0x7c00:
-		return math.Float32frombits(sign | 0x7f800000)
-	case em >= 0x0400:
-		return math.Float32frombits(sign | (em<<13 + (127-15)<<23))
-	default: // zero or subnormal: em units of 2⁻²⁴
-		return math.Float32frombits(sign | math.Float32bits(float32(em)*0x1p-24))
+	em := uint32(h&0x7fff) << 13
+	bits := math.Float32bits(float32(math.Float32frombits(em) * 0x1p112))
+	if em >= 0x7c00<<13 { // infinity, or NaN made quiet
+		bits = em | 0x7f800000
+		if em > 0x7c00<<13 {
+			bits |= 0x00400000
+		}
 	}
+	return math.Float32frombits(bits | uint32(h>>15)<<31)
 }
 
 func toHalf(x float32) uint16 {

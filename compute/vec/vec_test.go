@@ -252,7 +252,7 @@ func TestRopeRotates(t *testing.T) {
 
 func TestFloat64Functions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 200_000 {
+	for range 50_000 {
 		x := math.Exp(r.Float64()*30-16) * float64(1-2*r.IntN(2)) // to 1e6
 		s, c := vec.SinCos64(x)
 		require.InDelta(t, math.Sin(x), s, 1e-15, x)
@@ -336,5 +336,38 @@ func TestGroup(t *testing.T) {
 			g.MixF16(outF16, scores, halves)
 			require.Equal(t, wantOut, outF16)
 		})
+	}
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	g := vec.Group{Heads: 7, Dim: 83, Len: 300, Stride: 83, Row: 300}
+	q, scores, kv, halves := randoms(7*83, 1), randoms(7*300, 2), randoms(300*83, 3), make([]uint16, 300*83)
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		g.Scores(scores, q, kv, 0.1)
+		g.ScoresF16(scores, q, halves, 0.1)
+		g.Mix(q, scores, kv)
+		g.MixF16(q, scores, halves)
+		vec.Softmax(scores)
+		var local [64]float32
+		vec.AddScaled(local[:], kv, vec.Dot(local[:], kv))
+		vec.Exp(local[:], local[:])
+		vec.RMSNorm(local[:], local[:], kv, 1e-6)
+	}))
+}
+
+func TestGroupBeyondASlice(t *testing.T) {
+	x, h := make([]float32, 1000), make([]uint16, 1000)
+	fits := vec.Group{Heads: 2, Dim: 16, Len: 10, Stride: 20, Row: 12} // to 32, 22 and 196
+	fits.Scores(x[:22], x[:32], x[:196], 1)
+	fits.MixF16(x[:32], x[:22], h[:196])
+	require.Panics(t, func() { fits.Scores(x[:21], x[:32], x[:196], 1) })
+	require.Panics(t, func() { fits.ScoresF16(x[:22], x[:31], h[:196], 1) })
+	require.Panics(t, func() { fits.Mix(x[:32], x[:22], x[:195]) })
+	for _, negative := range []vec.Group{
+		{Heads: -1, Dim: 8, Len: 8, Stride: 8, Row: 8},
+		{Heads: 2, Dim: 8, Len: 8, Stride: -8, Row: 8},
+		{Heads: 2, Dim: 8, Len: 8, Stride: 8, Row: -8},
+	} {
+		require.Panics(t, func() { negative.MixF16(x, x, h) })
 	}
 }
