@@ -58,7 +58,11 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
 	case err == nil, errors.Is(err, syscall.EPIPE):
 		return exitOK // whoever read our output has had enough
 	case !began || errors.As(err, &usage):
-		report(stderr, err, fmt.Sprintf("%s -h shows what it takes", cmd.CommandPath()))
+		hint := fmt.Sprintf("%s -h shows what it takes", cmd.CommandPath())
+		if cmd == root {
+			hint = "pipectl -h lists the commands; flags of a command go behind its name"
+		}
+		report(stderr, err, hint)
 		return exitUsage
 	case ctx.Err() != nil:
 		report(stderr, errors.New("interrupted"), "")

@@ -126,7 +126,7 @@ func writeFile(path string, fill func(io.Writer) error) error {
 	}
 	f, err := os.OpenFile(temp, os.O_WRONLY|flag, 0o666)
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	err = errors.Join(fill(f), f.Close())
 	if temp == path {

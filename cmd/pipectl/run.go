@@ -106,13 +106,13 @@ func (r *runCommand) readPrompt(ctx context.Context, stdin io.Reader) error {
 func (r *runCommand) generate(ctx context.Context, e *pipeline.Engine) error {
 	report := &runReport{Model: r.engine.model.name(), Seed: r.sampling.Seed}
 	c := pipeline.GenConfig{Prompt: r.prompt, MaxTokens: max(r.predict, 0), Sampling: r.sampling, Stats: &report.GenStats}
-	clear := func() {}
+	hide := func() {}
 	if isTerminal(r.stderr) {
 		bar := newProgress(r.stderr)
-		c.Progress, clear = bar.set, sync.OnceFunc(bar.clear)
+		c.Progress, hide = bar.set, sync.OnceFunc(bar.clear)
 	}
-	err := r.writeText(e.Generate(ctx, c), clear)
-	clear()
+	err := r.writeText(e.Generate(ctx, c), hide)
+	hide()
 	if r.json {
 		return errors.Join(err, writeJSON(r.stdout, report))
 	}
@@ -123,8 +123,9 @@ func (r *runCommand) generate(ctx context.Context, e *pipeline.Engine) error {
 }
 
 // writeText writes the text as it comes. On a terminal the prompt goes before
-// it, on stderr, so that the whole can be read. It calls clear before it writes.
-func (r *runCommand) writeText(tokens iter.Seq2[pipeline.Token, error], clear func()) error {
+// it, on stderr, so that the whole can be read. It calls hide when the prompt
+// has been computed, before it writes.
+func (r *runCommand) writeText(tokens iter.Seq2[pipeline.Token, error], hide func()) error {
 	began := false
 	defer func() {
 		if began && isTerminal(r.stdout) {
@@ -135,12 +136,12 @@ func (r *runCommand) writeText(tokens iter.Seq2[pipeline.Token, error], clear fu
 		if err != nil {
 			return err
 		}
+		hide()
 		if r.json {
 			continue // the text is in the statistics
 		}
 		if !began {
 			began = true
-			clear()
 			if isTerminal(r.stderr) {
 				io.WriteString(r.stderr, r.prompt)
 			}

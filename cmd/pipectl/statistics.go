@@ -47,6 +47,6 @@ var stopReasons = map[string]string{
 	"end":       "to the end of the text",
 	"length":    "as many as -n allows",
 	"context":   "until the context was full (--ctx)",
-	"cancelled": "then stopped",
-	"error":     "then failed",
+	"cancelled": "stopped early",
+	"error":     "failed",
 }

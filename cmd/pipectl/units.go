@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// count writes x with three significant digits, more before the point only.
+// count writes x, which is not negative, with three significant digits or all
+// before the point.
 func count(x float64) string {
 	switch {
 	case x >= 99.95 || x == 0:
@@ -42,7 +43,7 @@ func duration(seconds float64) string {
 	if seconds >= 120 {
 		return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 	}
-	if seconds >= 0.9995 {
+	if seconds >= 0.9995 || seconds == 0 {
 		return count(seconds) + " s"
 	}
 	return scaled(seconds*1e6, 1000, "µs", "ms")

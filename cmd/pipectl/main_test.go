@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/layerpipe/layerpipe/model/gguf"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const demoModel = "../../model/demo/demo.gguf"
+
+// outcome is what a command line did.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// pipectl runs a command line with stdin.
+func pipectl(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// succeed runs a command line that must succeed and returns its output.
+func succeed(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	o := pipectl(t, stdin, args...)
+	require.Equal(t, exitOK, o.code, o.stderr)
+	return o.stdout
+}
+
+// decodeJSON decodes one JSON object that is all of text.
+func decodeJSON(t *testing.T, text string, v any) {
+	t.Helper()
+	require.True(t, strings.HasPrefix(text, "{"), text)
+	require.NoError(t, json.Unmarshal([]byte(text), v)) // anything behind it is an error
+}
+
+// emptyTemp makes a directory that temporary files go to, and demands that it
+// is empty when the test ends.
+func emptyTemp(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir) // on Windows
+	t.Cleanup(func() {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, entries, "temporary files are left")
+	})
+}
+
+// patchedDemo writes the demo model, changed by patch, to a file.
+func patchedDemo(t *testing.T, patch func(model []byte)) string {
+	t.Helper()
+	model, err := os.ReadFile(demoModel)
+	require.NoError(t, err)
+	patch(model)
+	path := filepath.Join(t.TempDir(), "patched.gguf")
+	require.NoError(t, os.WriteFile(path, model, 0o600))
+	return path
+}
+
+// endlessDemo is the demo model without a token that ends a text: it goes on
+// until its context is full.
+func endlessDemo(t *testing.T) string {
+	return patchedDemo(t, func(model []byte) {
+		const key, uint32Bytes, unused = "tokenizer.ggml.eos_token_id", 4, 3
+		at := bytes.Index(model, []byte(key))
+		require.Positive(t, at)
+		binary.LittleEndian.PutUint32(model[at+len(key)+uint32Bytes:], unused)
+		require.Equal(t, 1, bytes.Count(model, []byte("</s>")))
+		copy(model[bytes.Index(model, []byte("</s>")):], "</x>")
+	})
+}
+
+// brokenDemo is the demo model with a NaN among its weights.
+func brokenDemo(t *testing.T) string {
+	f, err := gguf.Open(demoModel)
+	require.NoError(t, err)
+	norm, ok := f.Tensor("blk.3.ffn_norm.weight")
+	require.True(t, ok)
+	return patchedDemo(t, func(model []byte) {
+		binary.LittleEndian.PutUint32(model[norm.Offset:], math.Float32bits(float32(math.NaN())))
+	})
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"run", "logits", "tokenize", "version"} {
+		help := succeed(t, "", command, "-h")
+		require.Contains(t, help, "Examples:\n  pipectl "+command)
+		require.Equal(t, help, succeed(t, "", "help", command))
+		require.Contains(t, succeed(t, ""), "\n  "+command+" ", "the command is not listed")
+	}
+	require.Contains(t, succeed(t, "", "completion", "bash"), "pipectl")
+}
+
+func TestUsage(t *testing.T) {
+	emptyTemp(t)
+	for name, tc := range map[string]struct {
+		args []string
+		want []string // in the message
+	}{
+		"unknown command":           {[]string{"rnu"}, []string{`unknown command "rnu"`, "Did you mean", "\trun"}},
+		"unknown flag":              {[]string{"run", "--bufers", "3"}, []string{"--bufers", "pipectl run -h"}},
+		"operand of run":            {[]string{"run", "Hello"}, []string{`"Hello"`, "hint: give the prompt with -p"}},
+		"no buffers":                {[]string{"run", "--buffers", "0"}, []string{`"--buffers"`, "at least 1"}},
+		"buffers not a number":      {[]string{"run", "--buffers", "two"}, []string{`"two"`, "not an integer"}},
+		"buffers beyond an int":     {[]string{"run", "--buffers", "99999999999999999999"}, []string{"out of range"}},
+		"predict":                   {[]string{"run", "-n", "-2"}, []string{"--predict", "at least -1"}},
+		"no threads":                {[]string{"run", "--threads", "0"}, []string{"--threads"}},
+		"no context":                {[]string{"run", "--ctx", "0"}, []string{"--ctx"}},
+		"KV format":                 {[]string{"run", "--kv", "f8"}, []string{"must be f16 or f32"}},
+		"slots without async":       {[]string{"run", "--no-async", "--buffers", "2"}, []string{"--no-async", "--buffers 2"}},
+		"mmap without async":        {[]string{"logits", "--tokens", "1", "--out", "x", "--no-async", "--mmap"}, []string{"--no-async", "--mmap"}},
+		"temperature":               {[]string{"run", "--temp", "-1"}, []string{"temperature -1"}},
+		"temperature not a number":  {[]string{"run", "--temp", "hot"}, []string{`"hot"`, "--temp"}},
+		"top-p":                     {[]string{"run", "--top-p", "1.5"}, []string{"top-p 1.5"}},
+		"seed":                      {[]string{"run", "--seed", "-1"}, []string{"--seed"}},
+		"no model name":             {[]string{"run", "-m", ""}, []string{"--model", "no file name"}},
+		"model without prompt":      {[]string{"run", "-m", demoModel}, []string{"no prompt", "hint: give a text to continue with -p"}},
+		"no tokens":                 {[]string{"logits"}, []string{"--tokens"}},
+		"tokens not numbers":        {[]string{"logits", "--tokens", "1,x"}, []string{`token "x"`}},
+		"negative token":            {[]string{"logits", "--tokens", "-1"}, []string{`token "-1"`}},
+		"token beyond vocabulary":   {[]string{"logits", "--tokens", "1,1024"}, []string{"token 1024", "0 to 1023"}},
+		"JSON and logits":           {[]string{"logits", "--tokens", "1", "--json"}, []string{"--out"}},
+		"two texts":                 {[]string{"tokenize", "a", "b"}, []string{`"b"`, "quotes"}},
+		"decode a word":             {[]string{"tokenize", "--decode", "a"}, []string{`token "a"`}},
+		"decode beyond vocabulary":  {[]string{"tokenize", "--decode", "1", "1024"}, []string{"token 1024"}},
+		"decode to JSON":            {[]string{"tokenize", "--decode", "--json", "1"}, []string{"--json"}},
+		"decode and special tokens": {[]string{"tokenize", "--decode", "--no-special", "1"}, []string{"--no-special"}},
+		"operand of version":        {[]string{"version", "x"}, []string{`"x"`}},
+		"flag before the command":   {[]string{"--verbose", "run"}, []string{"--verbose", "behind its name"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := pipectl(t, "", tc.args...)
+			require.Equal(t, exitUsage, o.code, o.stderr)
+			require.Empty(t, o.stdout)
+			require.True(t, strings.HasPrefix(o.stderr, "pipectl: "), o.stderr)
+			require.Contains(t, o.stderr, "\nhint: ")
+			for _, want := range tc.want {
+				require.Contains(t, o.stderr, want)
+			}
+		})
+	}
+}
+
+func TestModelDoesNotOpen(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.gguf")
+	require.NoError(t, os.WriteFile(text, []byte("Once upon a time"), 0o600))
+	other := patchedDemo(t, func(model []byte) {
+		copy(model[bytes.Index(model, []byte("llama")):], "mamba")
+	})
+	for name, tc := range map[string]struct{ file, message, hint string }{
+		"missing":      {filepath.Join(dir, "absent.gguf"), "absent.gguf", "check the path after -m"},
+		"not GGUF":     {text, "text.gguf", "no GGUF model"},
+		"architecture": {other, `"mamba"; supported: `, "supported architecture"},
+	} {
+		for _, args := range [][]string{{"run", "-p", "x"}, {"run", "-p", "x", "--json"}, {"logits", "--tokens", "1"}, {"tokenize", "x"}} {
+			if name == "architecture" && args[0] == "tokenize" {
+				continue // the vocabulary is all it needs
+			}
+			o := pipectl(t, "", append(args, "-m", tc.file)...)
+			require.Equal(t, exitFailed, o.code, name)
+			require.Empty(t, o.stdout)
+			require.Contains(t, o.stderr, tc.message)
+			require.Contains(t, o.stderr, "\nhint: ")
+			require.Contains(t, o.stderr, tc.hint)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	require.Regexp(t, `^pipectl .+, go1\..+, \w+/\w+\n$`, succeed(t, "", "version"))
+	var v map[string]any
+	decodeJSON(t, succeed(t, "", "version", "--json"), &v)
+	require.NotEmpty(t, v["version"])
+	require.NotEmpty(t, v["go"])
+}
+
+// A read of stdin that never ends does not keep an interrupted command.
+func TestInterruptedRead(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	go func() {
+		_, err := w.Write([]byte("the reader reads"))
+		if err == nil {
+			cancel()
+		}
+	}()
+	defer w.Close() // ends the read that was left behind
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitInterrupted, run(ctx, []string{"tokenize"}, r, &stdout, &stderr))
+	require.Equal(t, "pipectl: interrupted\n", stderr.String())
+	require.Empty(t, stdout.String())
+}
