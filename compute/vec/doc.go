@@ -15,9 +15,10 @@
 //
 // Half precision is IEEE 754 binary16 in a uint16. Half to float32 is exact.
 //
-// The functions keep nothing and allocate nothing. The first argument's length
-// is the number of elements; where another is shorter, they panic. Slices may
-// be the same memory from the same element on, but may not overlap otherwise.
+// The functions keep nothing and allocate nothing. The first slice's length is
+// the number of elements, but for [Rope] and [Group]; where another slice is
+// shorter, they panic. Slices may begin at the same element of the same memory,
+// but may not overlap otherwise.
 //
 // The portable Go is the definition. On amd64 with AVX2 and F16C, assembly does
 // the part of a vector that fills registers, and Go the rest. The environment
