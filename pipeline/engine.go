@@ -75,7 +75,7 @@ func Open(path string, options ...Option) (*Engine, error) {
 // start takes the memory, opens the files and starts the actors.
 func (e *Engine) start() error {
 	c, blocks := e.config, streamBlocks(e.model)
-	plan, err := dequant.NewPlan(tensors(e.model))
+	plan, err := dequant.NewPlan(tensors(e.model, c))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (e *Engine) start() error {
 		return err
 	}
 	e.stream = newStream(e.group, slots, backend, blocks, pinned, func(in, out *ring.Link) func(context.Context) error {
-		return (&dequant.Actor{Plan: plan, Pins: pinBytes(e.pins), In: in, Out: out, Meter: e.dequantizer}).Run
+		return (&dequant.Actor{Plan: plan, Pins: pinBytes(e.pins), Interleave: interleave, In: in, Out: out, Meter: e.dequantizer}).Run
 	})
 	actor := compute.New(compute.Config{
 		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute,
@@ -128,17 +128,31 @@ func streamBlocks(m *model.Model) []Block {
 	return blocks
 }
 
-// tensors gives the model's blocks to dequant, which knows no roles.
-func tensors(m *model.Model) [][]dequant.Tensor {
+// tensors gives the model's blocks to dequant, which knows no roles, and chooses
+// the form of each.
+func tensors(m *model.Model, c *config) [][]dequant.Tensor {
 	blocks := make([][]dequant.Tensor, len(m.Blocks))
 	for i, b := range m.Blocks {
 		for _, t := range b.Tensors {
-			blocks[i] = append(blocks[i], dequant.Tensor{
+			d := dequant.Tensor{
 				Name: t.Name, Type: t.Type, Rows: t.Rows(), Cols: t.Dims[0], Part: t.Part, Off: t.Off, Form: dequant.Expand,
-			})
+			}
+			switch {
+			case c.expand || !kernel.Supported(t.Type):
+			case kernel.PanelLayout(d.Type, d.Rows, d.Cols):
+				d.Form = dequant.Interleave
+			default:
+				d.Form = dequant.Keep
+			}
+			blocks[i] = append(blocks[i], d)
 		}
 	}
 	return blocks
+}
+
+// interleave makes panels of t's rows.
+func interleave(t *dequant.Tensor, dst, src []byte) {
+	kernel.Interleave(t.Type, t.Rows, t.Cols, dst, src)
 }
 
 // spread chooses which of n blocks are pinned: evenly, so that the reader

@@ -85,10 +85,10 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 		return err
 	}
 	prompt, err := g.prompt()
+	g.stats.PromptTokens = len(prompt)
 	if err != nil {
 		return err
 	}
-	g.stats.PromptTokens = len(prompt)
 	session, err := e.NewSession(g.room(len(prompt)))
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (g *generation) prompt() ([]int32, error) {
 		return nil, ErrEmptyPrompt
 	}
 	if len(prompt) > e.config.context {
-		return nil, fmt.Errorf("%w: a prompt of %d tokens in a context of %d", compute.ErrFull, len(prompt), e.config.context)
+		return prompt, fmt.Errorf("%w: a prompt of %d tokens in a context of %d", compute.ErrFull, len(prompt), e.config.context)
 	}
 	return prompt, nil
 }

@@ -25,6 +25,7 @@ type config struct {
 	context     int // 0: the model's, up to maxDefaultContext
 	kv          compute.KVType
 	pinned      int
+	expand      bool
 	noTokenizer bool
 }
 
@@ -59,7 +60,8 @@ func WithBackend(b Backend) Option {
 }
 
 // WithThreads sets how many goroutines share the arithmetic. The default is
-// GOMAXPROCS. The logits do not depend on it.
+// GOMAXPROCS. The logits do not depend on it. A reader beside them is quickest
+// if GOMAXPROCS is one more; that is the program's to set.
 func WithThreads(n int) Option {
 	return func(c *config) error { return atLeast(n, 1, "threads", &c.threads) }
 }
@@ -86,6 +88,14 @@ func WithKV(kind compute.KVType) Option {
 // for all blocks anyway. The logits do not depend on it.
 func WithPinned(n int) Option {
 	return func(c *config) error { return atLeast(n, 0, "pinned blocks", &c.pinned) }
+}
+
+// WithFloat32 expands all weights to float32 before they are used, and keeps
+// activations in float. The default is to multiply weights as they are stored,
+// with activations rounded to 8 bits where the weights are quantized: many times
+// faster, and as exact as the weights deserve.
+func WithFloat32() Option {
+	return func(c *config) error { c.expand = true; return nil }
 }
 
 // WithoutTokenizer opens a model whose tokenizer is missing or not supported.

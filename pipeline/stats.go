@@ -50,8 +50,12 @@ const (
 )
 
 // limiter names the actor that worked longest: in a pipeline it is the one
-// that the others wait for. Compute's own waits for blocks are no work.
+// that the others wait for. Compute's own waits for blocks are no work. Without
+// a whole pass there is nothing to judge by.
 func (s Stats) limiter() Limiter {
+	if s.Passes == 0 {
+		return ""
+	}
 	read, dequantize := s.Stream.Reader.Working, s.Dequantizer.Working
 	arithmetic := s.Compute.Working - s.Stream.Stall
 	switch most := max(read, dequantize, arithmetic); most {
@@ -85,8 +89,8 @@ type GenStats struct {
 	BytesPerPass       float64 `json:"bytes_per_pass"`        //
 	ReadBytesPerSecond float64 `json:"read_bytes_per_second"` // while the reader was reading
 	PeakRSSBytes       int64   `json:"peak_rss_bytes"`        // of the whole process, since its start
-	Limiter            Limiter `json:"limiter"`
-	LogitsSHA256       string  `json:"logits_sha256"` // over the rows that were sampled from, little-endian float32
+	Limiter            Limiter `json:"limiter"`               // "" if no pass was completed
+	LogitsSHA256       string  `json:"logits_sha256"`         // over the rows that were sampled from, little-endian float32
 	Backend            string  `json:"backend"`
 	Buffers            int     `json:"buffers"`
 	Actors             Stats   `json:"actors"`

@@ -69,7 +69,8 @@ func TestMemory(t *testing.T) {
 func runMemoryChild(t *testing.T, path, name string) {
 	backend, err := pipeline.ParseBackend(name)
 	require.NoError(t, err)
-	e, err := pipeline.Open(path, pipeline.WithBuffers(1), pipeline.WithBackend(backend), pipeline.WithContext(64), pipeline.WithoutTokenizer())
+	e, err := pipeline.Open(path, pipeline.WithBuffers(1), pipeline.WithBackend(backend), pipeline.WithContext(64),
+		pipeline.WithFloat32(), pipeline.WithoutTokenizer())
 	require.NoError(t, err)
 	var stats pipeline.GenStats
 	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: []int32{1, 2, 3}, MaxTokens: 3, Stats: &stats}) {

@@ -35,7 +35,7 @@ func eachReference(t *testing.T, f func(t *testing.T, r reference)) {
 // engine that does the same.
 func TestParityFloat(t *testing.T) {
 	eachReference(t, func(t *testing.T, r reference) {
-		e, err := pipeline.Open(r.model(), pipeline.WithKV("f32"), pipeline.WithoutTokenizer())
+		e, err := pipeline.Open(r.model(), pipeline.WithKV("f32"), pipeline.WithFloat32(), pipeline.WithoutTokenizer())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, e.Close()) }()
 		s, err := e.NewSession(0)
@@ -48,9 +48,9 @@ func TestParityFloat(t *testing.T) {
 		if r.Type == "F32" {
 			path, limit = "ref/"+r.Name+".f32kv.bin", r.Tolerance.Max
 		}
-		most, rms, _ := r.compare(got, r.logits(t, path))
-		t.Logf("max %.2g, rms %.2g", most, rms)
-		require.LessOrEqual(t, most, *limit)
+		d := r.compare(got, r.logits(t, path))
+		t.Logf("max %.2g, rms %.2g", d.most, d.rms)
+		require.LessOrEqual(t, d.most, *limit)
 	})
 }
 
@@ -63,7 +63,7 @@ func TestParityGreedy(t *testing.T) {
 			want = want[:r.GreedyFloat]
 		}
 		require.NotEmpty(t, want)
-		e, err := pipeline.Open(r.model(), pipeline.WithKV("f32"), pipeline.WithoutTokenizer())
+		e, err := pipeline.Open(r.model(), pipeline.WithKV("f32"), pipeline.WithFloat32(), pipeline.WithoutTokenizer())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, e.Close()) }()
 		var got []int32
@@ -72,5 +72,33 @@ func TestParityGreedy(t *testing.T) {
 			got = append(got, tok.ID)
 		}
 		require.Equal(t, want, got)
+	})
+}
+
+// The logits with quantized weights multiplied as they are: within what the
+// rounding of the activations to 8 bits moves them in the other engine.
+func TestParityQuantized(t *testing.T) {
+	eachReference(t, func(t *testing.T, r reference) {
+		e, err := pipeline.Open(r.model(), pipeline.WithKV("f32"), pipeline.WithoutTokenizer())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, e.Close()) }()
+		s, err := e.NewSession(0)
+		require.NoError(t, err)
+		defer s.Close()
+		got, err := s.Feed(t.Context(), r.Tokens, len(r.Tokens))
+		require.NoError(t, err)
+
+		d := r.compare(got, r.logits(t, "ref/"+r.Name+".f32kv.bin"))
+		t.Logf("max %.2g, rms %.2g, top-1 %.3f, median of positions %.2g, 90th percentile %.2g", d.most, d.rms, d.top1, d.median, d.p90)
+		atMost := func(what string, got float64, limit *float64) {
+			if limit != nil {
+				require.LessOrEqual(t, got, *limit, what)
+			}
+		}
+		atMost("max", d.most, r.Tolerance.Max)
+		atMost("rms", d.rms, r.Tolerance.RMS)
+		atMost("median of positions", d.median, r.Tolerance.PosMedian)
+		atMost("90th percentile of positions", d.p90, r.Tolerance.PosP90)
+		require.GreaterOrEqual(t, d.top1, *r.Tolerance.Top1)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,20 +91,26 @@ func (r *reference) logits(t testing.TB, path string) []float32 {
 	return x
 }
 
-// compare returns the largest and the root mean square difference, and the
-// share of positions with the same largest logit.
-func (r *reference) compare(got, want []float32) (most, rms, top1 float64) {
+// difference is how far two sets of logits are apart.
+type difference struct {
+	most, rms   float64 // over all logits
+	top1        float64 // the share of positions with the same largest logit
+	median, p90 float64 // over the positions, of the largest difference in each
+}
+
+func (r *reference) compare(got, want []float32) difference {
 	var sum float64
 	same := 0
+	positions := make([]float64, len(r.Tokens))
 	for p := range r.Tokens {
 		g, w := got[p*r.Vocab:][:r.Vocab], want[p*r.Vocab:][:r.Vocab]
 		bg, bw := 0, 0
 		for i := range g {
 			d := math.Abs(float64(g[i]) - float64(w[i]))
-			most = max(most, d)
 			if math.IsNaN(d) {
-				most = math.Inf(1)
+				d = math.Inf(1)
 			}
+			positions[p] = max(positions[p], d)
 			sum += d * d
 			if g[i] > g[bg] {
 				bg = i
@@ -116,5 +123,10 @@ func (r *reference) compare(got, want []float32) (most, rms, top1 float64) {
 			same++
 		}
 	}
-	return most, math.Sqrt(sum / float64(len(got))), float64(same) / float64(len(r.Tokens))
+	slices.Sort(positions)
+	n := len(positions)
+	return difference{
+		most: positions[n-1], rms: math.Sqrt(sum / float64(len(got))), top1: float64(same) / float64(n),
+		median: positions[n/2], p90: positions[n*9/10],
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode"
@@ -51,7 +52,16 @@ type engineFlags struct {
 	buffers, threads, context int // 0: not given
 	noAsync, mmap             bool
 	kv                        compute.KVType // "": not given
+	dequant                   dequantFlag
 }
+
+// dequantFlag says whether weights are expanded.
+type dequantFlag string
+
+const (
+	dequantAuto dequantFlag = "auto"
+	dequantF32  dequantFlag = "f32"
+)
 
 func (f *engineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -67,6 +77,13 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 		}
 		return "", fmt.Errorf("must be %s or %s", compute.KVF16, compute.KVF32)
 	})
+	addParsed(flags, &f.dequant, "dequant", "", "`FORM` of the weights: auto multiplies them as they are stored, f32 expands them and keeps activations in float (default auto)", func(s string) (dequantFlag, error) {
+		if d := dequantFlag(s); d == dequantAuto || d == dequantF32 {
+			return d, nil
+		}
+		return "", fmt.Errorf("must be %s or %s", dequantAuto, dequantF32)
+	})
+	_ = cmd.RegisterFlagCompletionFunc("dequant", cobra.FixedCompletions([]string{string(dequantAuto), string(dequantF32)}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("kv", cobra.FixedCompletions([]string{string(compute.KVF16), string(compute.KVF32)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -98,6 +115,9 @@ func (f *engineFlags) options() ([]pipeline.Option, error) {
 	if f.kv != "" {
 		options = append(options, pipeline.WithKV(f.kv))
 	}
+	if f.dequant == dequantF32 {
+		options = append(options, pipeline.WithFloat32())
+	}
 	return options, nil
 }
 
@@ -112,6 +132,14 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	// One more than compute uses, so that the reader need not wait until a
+	// worker is interrupted before it can send off its next read.
+	threads := f.threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+		options = append(options, pipeline.WithThreads(threads))
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads + 1))
 	engine, err := pipeline.Open(path, append(options, more...)...)
 	if err != nil {
 		return withHint(err, openHints)
