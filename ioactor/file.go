@@ -68,6 +68,9 @@ func ReadFull(ctx context.Context, f File, p []byte, off int64) error {
 		} else {
 			idle++
 		}
+		if named, ok := errors.AsType[*fs.PathError](err); ok {
+			err = named.Err // the file's name once is enough
+		}
 		again := err == nil || transient(err)
 		switch {
 		case again && idle <= maxIdle:
@@ -78,9 +81,6 @@ func ReadFull(ctx context.Context, f File, p []byte, off int64) error {
 			err = fmt.Errorf("%w: %w", io.ErrNoProgress, err)
 		case errors.Is(err, io.EOF):
 			err = io.ErrUnexpectedEOF
-		}
-		if named, ok := errors.AsType[*fs.PathError](err); ok {
-			err = named.Err // the name once is enough
 		}
 		return fmt.Errorf("read %s: byte %d of a range to %d: %w", f.Name(), off, end, err)
 	}
