@@ -69,7 +69,7 @@ func New(c Config) *Actor {
 		rope: newRopeTable(&c.Model.Rope, factors), block: -1,
 	}
 	a.run = a.tasks()
-	a.tile.scores = make([][]float32, c.Threads)
+	a.tile.scratch = make([]attendScratch, c.Threads)
 	return a
 }
 
@@ -77,7 +77,7 @@ func New(c Config) *Actor {
 // fails alone; an error of the weights ends the actor. The current block has
 // been given back when Run returns.
 func (a *Actor) Run(ctx context.Context) error {
-	a.team = team.New(len(a.tile.scores))
+	a.team = team.New(len(a.tile.scratch))
 	defer a.team.Close()
 	defer a.release()
 	a.meter.Enter(stage.WaitingInput)
@@ -219,6 +219,6 @@ func ScratchBytes(p *model.Params, threads, tokens, room int) int64 {
 	tile := int64(min(tokens, tileRows))
 	widest := int64(max(p.FFN, p.Heads*max(p.HeadDim, p.VDim), p.Dim))
 	floats := tile*(int64(2*p.Dim+p.Heads*(p.HeadDim+p.VDim)+p.KVHeads*(p.HeadDim+p.VDim)+2*p.FFN)+2*widest) +
-		int64(tokens*p.Rope.Dim) + int64(threads*room*(p.Heads/p.KVHeads))
+		int64(tokens*p.Rope.Dim) + int64(threads)*int64(room)*max(attendQueries, int64(p.Heads/p.KVHeads))
 	return floats*int64(unsafe.Sizeof(float32(0))) + int64(tokens)*int64(unsafe.Sizeof(row{}))
 }

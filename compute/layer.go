@@ -22,7 +22,8 @@ type tile struct {
 	q, k, v, mixed []float32
 	gate, up       []float32
 	in             inputs
-	scores         [][]float32 // by worker
+	bunches        []bunch
+	scratch        []attendScratch // by worker
 }
 
 // inputs are the activations that several products read, prepared once for
@@ -105,10 +106,7 @@ func (a *Actor) attention(p *Pass, l int) error {
 	}
 	a.job.layer = l
 	a.team.Run(n, 1, a.run.rotate)
-	for i := range t.scores {
-		t.scores[i] = grow(t.scores[i], a.scoreRoom())
-	}
-	a.team.Run(n*m.KVHeads, 1, a.run.attend)
+	a.attend()
 	t.in.set(t.mixed, n, m.Heads*m.VDim)
 	return a.residual(p, w[model.AttnOut], w[model.AttnOutBias])
 }

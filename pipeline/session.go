@@ -15,11 +15,19 @@ import (
 type Session struct {
 	engine *Engine
 	cache  *compute.Cache
-	span   [1]compute.Span
+
+	// The buffers of the passes that this session starts.
+	feeds  [1]Feed
 	pass   compute.Pass
-	hidden []float32
-	logits []float32
-	raw    []byte // one row of the embedding as it lies in the file
+	logits [][]float32
+	row    []byte // one row of the embedding as it lies in the file
+}
+
+// A Feed is what one session puts into a pass.
+type Feed struct {
+	Session *Session
+	Tokens  []int32 // behind those that the session holds; at least one
+	Logits  int     // behind how many of the last tokens logits are wanted
 }
 
 // NewSession returns an empty sequence with room for so many positions, 0 for
@@ -32,7 +40,7 @@ func (e *Engine) NewSession(room int) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{engine: e, cache: cache, raw: make([]byte, e.model.Global.Embedding.Type.RowBytes(e.model.Dim))}
+	s := &Session{engine: e, cache: cache, row: make([]byte, e.model.Global.Embedding.Type.RowBytes(e.model.Dim))}
 	s.pass.Done = make(chan error, 1)
 	return s, nil
 }
@@ -59,22 +67,61 @@ func (s *Session) Feed(ctx context.Context, tokens []int32, wanted int) ([]float
 }
 
 func (s *Session) feed(ctx context.Context, tokens []int32, wanted int, progress func(done, blocks int)) ([]float32, error) {
-	if len(tokens) == 0 || wanted < 0 || wanted > len(tokens) {
-		return nil, fmt.Errorf("feed: %d tokens with %d logits", len(tokens), wanted)
-	}
-	if s.cache.Len()+len(tokens) > s.cache.Room() {
-		return nil, fmt.Errorf("%w: %d of %d positions are used, and %d tokens more", compute.ErrFull, s.cache.Len(), s.cache.Room(), len(tokens))
-	}
-	e := s.engine
-	s.hidden = grow(s.hidden, len(tokens)*e.model.Dim)
-	s.logits = grow(s.logits, wanted*e.model.Vocab)
-	if err := e.embed(ctx, s.hidden, tokens, s.raw); err != nil {
+	s.feeds[0] = Feed{s, tokens, wanted}
+	logits, err := s.engine.feed(ctx, s.feeds[:], progress)
+	if err != nil {
 		return nil, err
 	}
-	s.span[0] = compute.Span{Cache: s.cache, Tokens: len(tokens), Logits: wanted}
-	s.pass.Ctx, s.pass.Spans, s.pass.Hidden, s.pass.Logits, s.pass.Progress = ctx, s.span[:], s.hidden, s.logits, progress
+	return logits[0], nil
+}
+
+// Feed computes what several sessions feed in one pass, a single trip through
+// the model's file, and returns the logits of each, as [Session.Feed] would,
+// to the bit. The slices belong to the first session and are valid until its
+// next Feed.
+func (e *Engine) Feed(ctx context.Context, feeds ...Feed) ([][]float32, error) {
+	if len(feeds) == 0 {
+		return nil, nil
+	}
+	return e.feed(ctx, feeds, nil)
+}
+
+func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blocks int)) ([][]float32, error) {
+	s := feeds[0].Session
+	tokens, wanted := 0, 0
+	s.pass.Spans = s.pass.Spans[:0]
+	for i, f := range feeds {
+		if len(f.Tokens) == 0 || f.Logits < 0 || f.Logits > len(f.Tokens) {
+			return nil, fmt.Errorf("feed: %d tokens with %d logits", len(f.Tokens), f.Logits)
+		}
+		if used, room := f.Session.cache.Len(), f.Session.cache.Room(); used+len(f.Tokens) > room {
+			return nil, fmt.Errorf("%w: %d of %d positions are used, and %d tokens more", compute.ErrFull, used, room, len(f.Tokens))
+		}
+		for _, other := range feeds[:i] {
+			if other.Session == f.Session {
+				return nil, errors.New("feed: a session twice in one pass")
+			}
+		}
+		tokens, wanted = tokens+len(f.Tokens), wanted+f.Logits
+		s.pass.Spans = append(s.pass.Spans, compute.Span{Cache: f.Session.cache, Tokens: len(f.Tokens), Logits: f.Logits})
+	}
+	s.pass.Hidden, s.pass.Logits = grow(s.pass.Hidden, tokens*e.model.Dim), grow(s.pass.Logits, wanted*e.model.Vocab)
+	s.pass.Ctx, s.pass.Progress = ctx, progress
+	hidden := s.pass.Hidden
+	for _, f := range feeds {
+		if err := e.embed(ctx, hidden, f.Tokens, s.row); err != nil {
+			return nil, err
+		}
+		hidden = hidden[len(f.Tokens)*e.model.Dim:]
+	}
 	if err := e.run(&s.pass); err != nil {
 		return nil, err
+	}
+	s.logits = s.logits[:0]
+	rest := s.pass.Logits
+	for _, f := range feeds {
+		n := f.Logits * e.model.Vocab
+		s.logits, rest = append(s.logits, rest[:n:n]), rest[n:]
 	}
 	return s.logits, nil
 }

@@ -106,6 +106,54 @@ func TestIdentitySessions(t *testing.T) {
 	same(t, want, got, "sessions")
 }
 
+// Sequences that share a pass have the logits that each has alone.
+func TestIdentityShared(t *testing.T) {
+	e, err := pipeline.Open(demoModel)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	var sequences [][]int32
+	var want [][]float32
+	for i := range 5 {
+		tokens := make([]int32, 1+7*i) // also across a tile's bunches of rows
+		for j := range tokens {
+			tokens[j] = int32(1 + (i*131+j*17)%1000)
+		}
+		logits, err := cell{pipeline.Pread, 2, 1, 0, false}.logits(t.Context(), demoModel, tokens)
+		require.NoError(t, err)
+		sequences, want = append(sequences, tokens), append(want, logits)
+	}
+	var feeds []pipeline.Feed
+	for _, tokens := range sequences {
+		s, err := e.NewSession(0)
+		require.NoError(t, err)
+		defer s.Close()
+		feeds = append(feeds, pipeline.Feed{Session: s, Tokens: tokens, Logits: len(tokens)})
+	}
+	before := e.Stats().Passes
+	got, err := e.Feed(t.Context(), feeds...)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, e.Stats().Passes-before)
+	for i := range want {
+		same(t, want[i], got[i], i)
+	}
+	_, err = e.Feed(t.Context(), feeds[0], feeds[0])
+	require.ErrorContains(t, err, "twice")
+}
+
+// A prompt that is longer than a tile has the logits that its tokens have one by
+// one.
+func TestIdentityLongPrompt(t *testing.T) {
+	tokens := make([]int32, 300)
+	for i := range tokens {
+		tokens[i] = int32(3 + (i*i*7)%1000)
+	}
+	whole, err := cell{pipeline.Pread, 2, 2, demoBlocks, false}.logits(t.Context(), demoModel, tokens)
+	require.NoError(t, err)
+	single, err := cell{pipeline.Pread, 2, 2, demoBlocks, true}.logits(t.Context(), demoModel, tokens)
+	require.NoError(t, err)
+	same(t, whole, single, "token by token")
+}
+
 // same fails at the first logit whose bits differ.
 func same(t *testing.T, want, got []float32, what any) {
 	t.Helper()

@@ -34,7 +34,7 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 	line("prefetch", "%d hits, %d misses, stalled for %s (%.1f %%)", r.PrefetchHits, r.PrefetchMisses, duration(r.StallSeconds), 100*r.StallShare)
 	line("read", "%s in %d passes, %s (%s, buffers: %d)", size(r.BytesRead), r.Passes, known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), r.Backend, r.Buffers)
 	line("memory", "%s at the peak", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)))
-	line("limited by", "%s", r.Limiter)
+	line("limited by", "%s", cmp.Or(string(r.Limiter), "-"))
 	if greedy {
 		line("seed", "none, greedy")
 	} else {
