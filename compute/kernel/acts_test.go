@@ -102,11 +102,11 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
 		const rows, k = 19, 512
 		rng := rand.New(rand.NewPCG(8, 8))
-		w, x := randomMatrix(rng, typ, rows, k), randomActs(rng, 5*k)
+		w, x := randomMatrix(rng, typ, rows, k), randomActs(rng, 9*k)
 		var a Acts
-		dst := make([]float32, 5*rows)
+		dst := make([]float32, 9*rows)
 		require.Zero(t, testing.AllocsPerRun(50, func() {
-			for _, n := range []int{5, 1, 3} {
+			for _, n := range []int{9, 1, 3} {
 				a.Reset(typ, n, k)
 				a.Quantize(x, 0, n)
 				Mul(dst, rows, w, &a, 0, rows)
@@ -118,7 +118,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // A team shares the columns when it quantizes and the rows when it multiplies.
 func TestTeam(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
-		const rows, k, n = 67, 512, 7
+		const rows, k, n = 67, 512, 10
 		rng := rand.New(rand.NewPCG(9, 9))
 		w, x := randomMatrix(rng, typ, rows, k), randomActs(rng, n*k)
 		want, got := make([]float32, n*rows), make([]float32, n*rows)

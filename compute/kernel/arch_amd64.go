@@ -11,47 +11,54 @@ import (
 
 //go:generate go -C _gen run . -out ../kernel_amd64.s -stubs ../stubs_amd64.go -pkg kernel
 
-// The environment variable LAYERPIPE_KERNELS=generic keeps to portable Go.
+// The environment variable LAYERPIPE_KERNELS holds the package to less than the
+// machine has: "generic" is portable Go, "avx2" leaves out wider vectors.
 func init() {
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && os.Getenv("LAYERPIPE_KERNELS") != "generic" {
-		fast, fastFloat = avx2, avx2Float
-		if cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI && os.Getenv("LAYERPIPE_KERNELS") != "avx2" {
-			fast = vnni
-		}
-		quantize32, quantize256 = quantize32AVX2, quantize256AVX2
+	limit := os.Getenv("LAYERPIPE_KERNELS")
+	if limit == "generic" || !cpu.X86.HasAVX2 || !cpu.X86.HasFMA || !cpu.X86.HasF16C {
+		return
+	}
+	fast, fastFloat = avx2, avx2Float
+	quantize32, quantize256 = quantize32AVX2, quantize256AVX2
+	if limit == "avx2" || !cpu.X86.HasAVX512BW || !cpu.X86.HasAVX512VL || !cpu.X86.HasAVX512VNNI {
+		return
+	}
+	for t, f := range vnni {
+		fast[t].wide = f
 	}
 }
 
 var avx2 = [len(families)]kernels{
-	gguf.Q4_0:   {interleaveQ4_0, [group]mulFunc{mulQ4_0x1AVX2, mulQ4_0x2AVX2, mulQ4_0x3AVX2, mulQ4_0x4AVX2}},
-	gguf.Q4_1:   {interleaveQ4_1, [group]mulFunc{mulQ4_1x1AVX2, mulQ4_1x2AVX2, mulQ4_1x3AVX2, mulQ4_1x4AVX2}},
-	gguf.Q5_0:   {interleaveQ5_0, [group]mulFunc{mulQ5_0x1AVX2, mulQ5_0x2AVX2, mulQ5_0x3AVX2, mulQ5_0x4AVX2}},
-	gguf.Q5_1:   {interleaveQ5_1, [group]mulFunc{mulQ5_1x1AVX2, mulQ5_1x2AVX2, mulQ5_1x3AVX2, mulQ5_1x4AVX2}},
-	gguf.Q8_0:   {interleaveQ8_0, [group]mulFunc{mulQ8_0x1AVX2, mulQ8_0x2AVX2, mulQ8_0x3AVX2, mulQ8_0x4AVX2}},
-	gguf.IQ4_NL: {interleaveIQ4_NL, [group]mulFunc{mulIQ4_NLx1AVX2, mulIQ4_NLx2AVX2, mulIQ4_NLx3AVX2, mulIQ4_NLx4AVX2}},
-	gguf.MXFP4:  {interleaveMXFP4, [group]mulFunc{mulMXFP4x1AVX2, mulMXFP4x2AVX2, mulMXFP4x3AVX2, mulMXFP4x4AVX2}},
-	gguf.Q2_K:   {interleaveQ2_K, [group]mulFunc{mulQ2_Kx1AVX2, mulQ2_Kx2AVX2, mulQ2_Kx3AVX2, mulQ2_Kx4AVX2}},
-	gguf.Q3_K:   {interleaveQ3_K, [group]mulFunc{mulQ3_Kx1AVX2, mulQ3_Kx2AVX2, mulQ3_Kx3AVX2, mulQ3_Kx4AVX2}},
-	gguf.Q4_K:   {interleaveQ4_K, [group]mulFunc{mulQ4_Kx1AVX2, mulQ4_Kx2AVX2, mulQ4_Kx3AVX2, mulQ4_Kx4AVX2}},
-	gguf.Q5_K:   {interleaveQ5_K, [group]mulFunc{mulQ5_Kx1AVX2, mulQ5_Kx2AVX2, mulQ5_Kx3AVX2, mulQ5_Kx4AVX2}},
-	gguf.Q6_K:   {interleaveQ6_K, [group]mulFunc{mulQ6_Kx1AVX2, mulQ6_Kx2AVX2, mulQ6_Kx3AVX2, mulQ6_Kx4AVX2}},
-	gguf.IQ4_XS: {interleaveIQ4_XS, [group]mulFunc{mulIQ4_XSx1AVX2, mulIQ4_XSx2AVX2, mulIQ4_XSx3AVX2, mulIQ4_XSx4AVX2}},
+	gguf.Q4_0:   {interleave: interleaveQ4_0, mul: [group]mulFunc{mulQ4_0x1, mulQ4_0x2, mulQ4_0x3, mulQ4_0x4}},
+	gguf.Q4_1:   {interleave: interleaveQ4_1, mul: [group]mulFunc{mulQ4_1x1, mulQ4_1x2, mulQ4_1x3, mulQ4_1x4}},
+	gguf.Q5_0:   {interleave: interleaveQ5_0, mul: [group]mulFunc{mulQ5_0x1, mulQ5_0x2, mulQ5_0x3, mulQ5_0x4}},
+	gguf.Q5_1:   {interleave: interleaveQ5_1, mul: [group]mulFunc{mulQ5_1x1, mulQ5_1x2, mulQ5_1x3, mulQ5_1x4}},
+	gguf.Q8_0:   {interleave: interleaveQ8_0, mul: [group]mulFunc{mulQ8_0x1, mulQ8_0x2, mulQ8_0x3, mulQ8_0x4}},
+	gguf.IQ4_NL: {interleave: interleaveIQ4_NL, mul: [group]mulFunc{mulIQ4_NLx1, mulIQ4_NLx2, mulIQ4_NLx3, mulIQ4_NLx4}},
+	gguf.MXFP4:  {interleave: interleaveMXFP4, mul: [group]mulFunc{mulMXFP4x1, mulMXFP4x2, mulMXFP4x3, mulMXFP4x4}},
+	gguf.Q2_K:   {interleave: interleaveQ2_K, mul: [group]mulFunc{mulQ2_Kx1, mulQ2_Kx2, mulQ2_Kx3, mulQ2_Kx4}},
+	gguf.Q3_K:   {interleave: interleaveQ3_K, mul: [group]mulFunc{mulQ3_Kx1, mulQ3_Kx2, mulQ3_Kx3, mulQ3_Kx4}},
+	gguf.Q4_K:   {interleave: interleaveQ4_K, mul: [group]mulFunc{mulQ4_Kx1, mulQ4_Kx2, mulQ4_Kx3, mulQ4_Kx4}},
+	gguf.Q5_K:   {interleave: interleaveQ5_K, mul: [group]mulFunc{mulQ5_Kx1, mulQ5_Kx2, mulQ5_Kx3, mulQ5_Kx4}},
+	gguf.Q6_K:   {interleave: interleaveQ6_K, mul: [group]mulFunc{mulQ6_Kx1, mulQ6_Kx2, mulQ6_Kx3, mulQ6_Kx4}},
+	gguf.IQ4_XS: {interleave: interleaveIQ4_XS, mul: [group]mulFunc{mulIQ4_XSx1, mulIQ4_XSx2, mulIQ4_XSx3, mulIQ4_XSx4}},
 }
 
-var vnni = [len(families)]kernels{
-	gguf.Q4_0:   {interleaveQ4_0, [group]mulFunc{mulQ4_0x1VNNI, mulQ4_0x2VNNI, mulQ4_0x3VNNI, mulQ4_0x4VNNI}},
-	gguf.Q4_1:   {interleaveQ4_1, [group]mulFunc{mulQ4_1x1VNNI, mulQ4_1x2VNNI, mulQ4_1x3VNNI, mulQ4_1x4VNNI}},
-	gguf.Q5_0:   {interleaveQ5_0, [group]mulFunc{mulQ5_0x1VNNI, mulQ5_0x2VNNI, mulQ5_0x3VNNI, mulQ5_0x4VNNI}},
-	gguf.Q5_1:   {interleaveQ5_1, [group]mulFunc{mulQ5_1x1VNNI, mulQ5_1x2VNNI, mulQ5_1x3VNNI, mulQ5_1x4VNNI}},
-	gguf.Q8_0:   {interleaveQ8_0, [group]mulFunc{mulQ8_0x1VNNI, mulQ8_0x2VNNI, mulQ8_0x3VNNI, mulQ8_0x4VNNI}},
-	gguf.IQ4_NL: {interleaveIQ4_NL, [group]mulFunc{mulIQ4_NLx1VNNI, mulIQ4_NLx2VNNI, mulIQ4_NLx3VNNI, mulIQ4_NLx4VNNI}},
-	gguf.MXFP4:  {interleaveMXFP4, [group]mulFunc{mulMXFP4x1VNNI, mulMXFP4x2VNNI, mulMXFP4x3VNNI, mulMXFP4x4VNNI}},
-	gguf.Q2_K:   {interleaveQ2_K, [group]mulFunc{mulQ2_Kx1VNNI, mulQ2_Kx2VNNI, mulQ2_Kx3VNNI, mulQ2_Kx4VNNI}},
-	gguf.Q3_K:   {interleaveQ3_K, [group]mulFunc{mulQ3_Kx1VNNI, mulQ3_Kx2VNNI, mulQ3_Kx3VNNI, mulQ3_Kx4VNNI}},
-	gguf.Q4_K:   {interleaveQ4_K, [group]mulFunc{mulQ4_Kx1VNNI, mulQ4_Kx2VNNI, mulQ4_Kx3VNNI, mulQ4_Kx4VNNI}},
-	gguf.Q5_K:   {interleaveQ5_K, [group]mulFunc{mulQ5_Kx1VNNI, mulQ5_Kx2VNNI, mulQ5_Kx3VNNI, mulQ5_Kx4VNNI}},
-	gguf.Q6_K:   {interleaveQ6_K, [group]mulFunc{mulQ6_Kx1VNNI, mulQ6_Kx2VNNI, mulQ6_Kx3VNNI, mulQ6_Kx4VNNI}},
-	gguf.IQ4_XS: {interleaveIQ4_XS, [group]mulFunc{mulIQ4_XSx1VNNI, mulIQ4_XSx2VNNI, mulIQ4_XSx3VNNI, mulIQ4_XSx4VNNI}},
+// vnni holds the kernels for machines that have VNNI with 512 bits.
+var vnni = [len(families)]wideFunc{
+	gguf.Q4_0:   mulQ4_0VNNI,
+	gguf.Q4_1:   mulQ4_1VNNI,
+	gguf.Q5_0:   mulQ5_0VNNI,
+	gguf.Q5_1:   mulQ5_1VNNI,
+	gguf.Q8_0:   mulQ8_0VNNI,
+	gguf.IQ4_NL: mulIQ4_NLVNNI,
+	gguf.MXFP4:  mulMXFP4VNNI,
+	gguf.Q2_K:   mulQ2_KVNNI,
+	gguf.Q3_K:   mulQ3_KVNNI,
+	gguf.Q4_K:   mulQ4_KVNNI,
+	gguf.Q5_K:   mulQ5_KVNNI,
+	gguf.Q6_K:   mulQ6_KVNNI,
+	gguf.IQ4_XS: mulIQ4_XSVNNI,
 }
 
 var avx2Float = [len(families)][floatGroup]floatFunc{

@@ -3,7 +3,9 @@
 package kernel
 
 import (
+	"bytes"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/layerpipe/layerpipe/model/gguf"
@@ -25,4 +27,24 @@ func TestVectorKernelsRun(t *testing.T) {
 		require.True(t, PanelLayout(typ, 8, 512))
 		require.False(t, PanelLayout(typ, 7, 512))
 	})
+}
+
+// The register allocator takes any of 32 registers, but instructions with the
+// upper ones exist in AVX-512 only.
+func TestRegisters(t *testing.T) {
+	src, err := os.ReadFile("kernel_amd64.s")
+	require.NoError(t, err)
+	upper := regexp.MustCompile(`\b([XY](1[6-9]|2[0-9]|3[01])|Z[0-9]+|K[0-7])\b`)
+	found := 0
+	for _, f := range bytes.Split(src, []byte("\nTEXT "))[1:] {
+		name, _, _ := bytes.Cut(f, []byte("("))
+		switch m := upper.Find(f); {
+		case bytes.HasSuffix(name, []byte("VNNI")):
+			require.NotNil(t, m, "%s: is this test vacuous?", name)
+			found++
+		default:
+			require.Nil(t, m, "%s has %s", name, m)
+		}
+	}
+	require.NotZero(t, found)
 }

@@ -79,7 +79,7 @@ func TestExtremes(t *testing.T) {
 					}
 					t.Run(weight.name+"/"+act.name, func(t *testing.T) {
 						rng := rand.New(rand.NewPCG(5, 5))
-						const rows, k, n = 9, 256, 5
+						const rows, k, n = 17, 256, 9
 						w := randomMatrix(rng, typ, rows, k)
 						scales := *w
 						scales.Data = append([]byte(nil), w.Data...)
@@ -125,7 +125,8 @@ func TestLargestSums(t *testing.T) {
 		const k = 256
 		for _, b := range []byte{0x00, 0x7f, 0x80, 0xff} {
 			for _, sign := range []float32{1, -1} {
-				w := &Matrix{Type: typ, Rows: 8, Cols: k, Data: make([]byte, 8*typ.RowBytes(k))}
+				const rows = 16
+				w := &Matrix{Type: typ, Rows: rows, Cols: k, Data: make([]byte, rows*typ.RowBytes(k))}
 				for i := range w.Data {
 					w.Data[i] = b
 				}
@@ -140,19 +141,19 @@ func TestLargestSums(t *testing.T) {
 						w.Data[i] = 127
 					}
 				}
-				weights := make([]float32, 8*k)
+				weights := make([]float32, rows*k)
 				require.NoError(t, dequant.Float32(typ, weights, w.Data))
 				var want float64
 				for _, v := range weights[:k] {
 					want += float64(v) * float64(sign) * 127
 				}
-				x := make([]float32, 4*k)
+				x := make([]float32, 2*group*k)
 				for i := range x {
 					x[i] = sign * 127 // so that the scale is 1
 				}
-				for n := 1; n <= group; n++ {
-					dst := make([]float32, 8*n)
-					Mul(dst, 8, w, actsFor(typ, n, k, x[:n*k]), 0, 8)
+				for n := 1; n <= 2*group; n++ {
+					dst := make([]float32, rows*n)
+					Mul(dst, rows, w, actsFor(typ, n, k, x[:n*k]), 0, rows)
 					for _, v := range dst {
 						require.InEpsilon(t, 1+want, 1+float64(v), 1e-6, "weight bytes %x", b)
 					}

@@ -133,7 +133,7 @@ func (a *Acts) values(c int) []float64 {
 // of float32.
 func TestMulAgainstFloat64(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
-		const rows, k, n = 19, 1024, 5
+		const rows, k, n = 19, 1024, 13 // all kinds of kernels
 		rng := rand.New(rand.NewPCG(1, uint64(typ)))
 		w, x := randomMatrix(rng, typ, rows, k), randomActs(rng, n*k)
 		weights := make([]float32, rows*k)
@@ -193,7 +193,10 @@ func TestSameBits(t *testing.T) {
 				blocks = 2*panelBytes/(8*typ.RowBytes(unit)) + 1 + rng.IntN(3)
 			}
 			k := blocks * unit
-			n := 1 + rng.IntN(10)
+			n := 1 + rng.IntN(7)
+			if rows >= 16 {
+				n = 8 + rng.IntN(9)
+			}
 			checkSameBits(t, randomMatrix(rng, typ, rows, k), randomActs(rng, n*k), n)
 		}
 	})

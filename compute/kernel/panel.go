@@ -14,12 +14,19 @@ import (
 // nb blocks of a panel and the records of those n columns. If n is below group
 // it also brings as many bytes into the cache from fetch, which may be no
 // memory at all; a product with more columns does not wait for memory.
+//
+// wide, if there is one, does the same for two panels that begin stride bytes
+// apart and for two groups of columns.
 type kernels struct {
 	interleave func(nb int, dst, src *byte, stride int)
 	mul        [group]mulFunc
+	wide       wideFunc
 }
 
-type mulFunc = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+type (
+	mulFunc  = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+	wideFunc = func(nb int, panels *byte, stride int, recs, recs2 *byte, dst *float32, ldd int)
+)
 
 // fast holds by type the kernels that this machine runs; they are nil for a
 // type that is left to portable Go. It is set once, at start.
@@ -35,10 +42,10 @@ const fetchAhead = 2048
 
 // workspace is what a product needs beside its operands.
 type workspace struct {
-	panel [panelBytes]byte   // a stretch of eight rows, interleaved
-	rows  [panelBytes]byte   // a stretch of the last rows, filled up to eight
-	out   [8 * group]float32 // products of the last rows
-	block block              // for portable Go
+	panels [2 * panelBytes]byte // stretches of eight rows, interleaved
+	rows   [panelBytes]byte     // a stretch of the last rows, filled up to eight
+	out    [8 * group]float32   // products of the last rows
+	block  block                // for portable Go
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
@@ -56,8 +63,14 @@ func mulPanels(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r0, r1 in
 	whole := min(r1, w.Rows&^7)
 	for c0 := 0; c0 < a.n; c0 += blockColumns {
 		c1 := min(c0+blockColumns, a.n)
-		for r := r0; r < whole; r += 8 {
-			mulEight(dst, ldd, w, a, k, ws, r, c0, c1)
+		r := r0
+		if k.wide != nil && c1-c0 >= 2*group {
+			for ; r+16 <= whole; r += 16 {
+				mulRows(dst, ldd, w, a, k, ws, r, 2, c0, c1)
+			}
+		}
+		for ; r < whole; r += 8 {
+			mulRows(dst, ldd, w, a, k, ws, r, 1, c0, c1)
 		}
 	}
 	if whole < r1 {
@@ -65,35 +78,45 @@ func mulPanels(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r0, r1 in
 	}
 }
 
-// mulEight multiplies rows r to r+7 with columns [c0, c1).
+// mulRows multiplies one or two panels of rows from r on with columns [c0, c1).
 //
-// In layout Rows they are eight streams, more than the hardware follows well.
-// But taken together they are one, and so the next eight rows are fetched in a
-// line while these are multiplied.
-func mulEight(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, c0, c1 int) {
+// In layout Rows a panel is eight streams, more than the hardware follows well.
+// But taken together they are one, and so the next rows are fetched in a line
+// while these are multiplied.
+func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, panels, c0, c1 int) {
 	for c := c0; c < c1; c++ {
-		clear(dst[c*ldd+r:][:8])
+		clear(dst[c*ldd+r:][:8*panels])
 	}
 	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
-	rows := w.Data[r*nb*size:][:8*nb*size]
-	stretch := panelBytes / (8 * size)
-	distance := fetchAhead
+	rows := w.Data[r*nb*size:][:8*panels*nb*size]
+	stretch, stride := panelBytes/(8*size), 8*nb*size
+	ahead := fetchAhead
 	if w.Layout == Rows {
-		distance = len(rows)
+		ahead, stride = len(rows), panelBytes
 	} else if c1-c0 <= group {
 		stretch = nb // which meets the panel once, wherever it is
 	}
 	for b := 0; b < nb; b += stretch {
 		n := min(stretch, nb-b)
-		panel := rows[8*b*size:]
-		fetch := uintptr(unsafe.Pointer(&panel[0])) + uintptr(distance)
+		from := rows[8*b*size:]
+		fetch := uintptr(unsafe.Pointer(&from[0])) + uintptr(ahead)
 		if w.Layout == Rows {
-			k.interleave(n, &ws.panel[0], &rows[b*size], nb*size)
-			panel = ws.panel[:]
+			from = ws.panels[:]
+			for p := range panels {
+				k.interleave(n, &from[p*stride], &rows[(8*p*nb+b)*size], nb*size)
+			}
 		}
-		for c := c0; c < c1; c += group {
+		c := c0
+		if panels == 2 {
+			for ; c+2*group <= c1; c += 2 * group {
+				mulWide(k.wide, n, from, stride, a, c, b, dst[c*ldd+r:], ldd)
+			}
+		}
+		for ; c < c1; c += group {
 			width := min(group, c1-c)
-			mulGroup(k.mul[width-1], n, panel, fetch, a, c, width, b, dst[c*ldd+r:], ldd)
+			for p := range panels {
+				mulGroup(k.mul[width-1], n, from[p*stride:], fetch, a, c, width, b, dst[c*ldd+r+8*p:], ldd)
+			}
 		}
 	}
 }
@@ -110,6 +133,14 @@ func mulGroup(mul mulFunc, n int, panel []byte, fetch uintptr, a *Acts, c, width
 	mul(n, &panel[0], fetch, &a.recs[a.record(c, width, b)], &dst[0], ldd)
 }
 
+// mulWide calls a kernel for n blocks from block b on of two panels, and two
+// groups of columns from c on.
+//
+//go:noinline
+func mulWide(mul wideFunc, n int, panels []byte, stride int, a *Acts, c, b int, dst []float32, ldd int) {
+	mul(n, &panels[0], stride, &a.recs[a.record(c, group, b)], &a.recs[a.record(c+group, group, b)], &dst[0], ldd)
+}
+
 // mulLastRows multiplies rows [r, r1), fewer than eight at the end of a matrix,
 // which are in layout Rows always. In place of the rows that would make them
 // eight is whatever the workspace holds.
@@ -124,8 +155,8 @@ func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *wor
 			for i := r; i < r1; i++ {
 				copy(ws.rows[(i-r)*n*size:][:n*size], w.Data[(i*nb+b)*size:])
 			}
-			k.interleave(n, &ws.panel[0], &ws.rows[0], n*size)
-			mulGroup(k.mul[width-1], n, ws.panel[:], 0, a, c, width, b, ws.out[:], 8)
+			k.interleave(n, &ws.panels[0], &ws.rows[0], n*size)
+			mulGroup(k.mul[width-1], n, ws.panels[:], 0, a, c, width, b, ws.out[:], 8)
 		}
 		for i := range width {
 			copy(dst[(c+i)*ldd+r:][:r1-r], ws.out[8*i:])

@@ -10,28 +10,19 @@ package kernel
 func interleaveQ4_0(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ4_0x1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0x3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_0x3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_0x4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_0x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_0VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ4_1 is putIn for eight rows of nb blocks.
 //
@@ -39,28 +30,19 @@ func mulQ4_0x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ4_1(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ4_1x1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_1x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_1x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1x3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_1x3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_1x4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_1x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_1VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ5_0 is putIn for eight rows of nb blocks.
 //
@@ -68,28 +50,19 @@ func mulQ4_1x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ5_0(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ5_0x1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0x3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_0x3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_0x4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_0x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_0VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ5_1 is putIn for eight rows of nb blocks.
 //
@@ -97,28 +70,19 @@ func mulQ5_0x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ5_1(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ5_1x1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_1x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_1x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1x3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_1x3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_1x4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_1x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_1VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ8_0 is putIn for eight rows of nb blocks.
 //
@@ -126,28 +90,19 @@ func mulQ5_1x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ8_0(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ8_0x1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ8_0x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ8_0x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ8_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ8_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0x3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ8_0x3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ8_0x4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ8_0x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ8_0VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveIQ4_NL is putIn for eight rows of nb blocks.
 //
@@ -155,28 +110,19 @@ func mulQ8_0x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveIQ4_NL(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulIQ4_NLx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulIQ4_NLx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulIQ4_NLx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulIQ4_NLx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_NLVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveMXFP4 is putIn for eight rows of nb blocks.
 //
@@ -184,28 +130,19 @@ func mulIQ4_NLx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float3
 func interleaveMXFP4(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulMXFP4x1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulMXFP4x1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulMXFP4x2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulMXFP4x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulMXFP4x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4x3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulMXFP4x3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulMXFP4x4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulMXFP4x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulMXFP4VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ2_K is putIn for eight rows of nb blocks.
 //
@@ -213,28 +150,19 @@ func mulMXFP4x4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32
 func interleaveQ2_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ2_Kx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ2_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_Kx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ2_Kx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ2_Kx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ2_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ2_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ3_K is putIn for eight rows of nb blocks.
 //
@@ -242,28 +170,19 @@ func mulQ2_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ3_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ3_Kx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ3_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_Kx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ3_Kx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ3_Kx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ3_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ3_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ4_K is putIn for eight rows of nb blocks.
 //
@@ -271,28 +190,19 @@ func mulQ3_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ4_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ4_Kx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_Kx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_Kx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_Kx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ4_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ4_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ5_K is putIn for eight rows of nb blocks.
 //
@@ -300,28 +210,19 @@ func mulQ4_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ5_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ5_Kx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_Kx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_Kx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_Kx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ5_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ5_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ6_K is putIn for eight rows of nb blocks.
 //
@@ -329,28 +230,19 @@ func mulQ5_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveQ6_K(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulQ6_Kx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ6_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_Kx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ6_Kx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ6_Kx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulQ6_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulQ6_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveIQ4_XS is putIn for eight rows of nb blocks.
 //
@@ -358,28 +250,19 @@ func mulQ6_Kx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32,
 func interleaveIQ4_XS(nb int, dst *byte, src *byte, stride int)
 
 //go:noescape
-func mulIQ4_XSx1AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx1VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx2AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx2VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSx3AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulIQ4_XSx3VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulIQ4_XSx4AVX2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-
-//go:noescape
-func mulIQ4_XSx4VNNI(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+func mulIQ4_XSVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 //go:noescape
 func mulF32x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -27,8 +25,7 @@ var blockTypes = []blockType{
 	{format: format{"MXFP4", 17, []field{{0, 1, 1}, {1, 16, 4}}, false}, offset: 16, lookup: &fp4},
 }
 
-// mul adds to eight rows of n columns the products of nb blocks of a panel. A
-// lane is a row.
+// mul adds to the rows of n columns the products of nb blocks. A lane is a row.
 //
 // AVX2: products of bytes are summed in 16-bit lanes within a block, which never
 // overflow: 16 of them times 15 times 127 is below 2^15, and where weights have
@@ -38,35 +35,24 @@ var blockTypes = []blockType{
 // take their signs, and summed in 32-bit lanes.
 //
 // VNNI: products of bytes are summed in 32-bit lanes.
-func (t *blockType) mul(isa string, n int) {
-	TEXT(fmt.Sprintf("mul%sx%d%s", t.name, n, isa), NOSPLIT,
-		"func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
-	Pragma("noescape")
-	vnni := isa == "VNNI"
-	signed := t.signed && !vnni
-	nb, w, fetch, a := param("nb"), param("panel"), param("fetch"), param("recs")
-	dst := destination(n)
-	acc := ymms(n)
+func (t *blockType) mul(n int) {
+	m := begin(t.name, n, rec32)
+	signed := t.signed && !m.wide
+	acc := m.vecs()
 	for c := range acc {
-		VMOVUPS(dst.col(c), acc[c])
+		VMOVUPS(m.col(c), acc[c])
 	}
-	nibble := YMM()
-	if t.name != "Q8_0" {
-		VMOVDQU(bytes(15), nibble)
-	}
-	ones := lanes(0x00010001)
 
 	Label("loop")
-	rec := func(c, off int) Mem { return Mem{Base: a, Disp: c*rec32 + off} }
-	sum16, sum := ymms(n), ymms(n)
+	sum16, sum := m.vecs(), m.vecs()
 	empty16, empty := true, true
 	// flush moves the 16-bit sums to the 32-bit ones.
 	flush := func() {
 		for c := range n {
 			if empty {
-				VPMADDWD(ones, sum16[c], sum[c])
+				VPMADDWD(words(1), sum16[c], sum[c])
 			} else {
-				VPMADDWD(ones, sum16[c], sum16[c])
+				VPMADDWD(words(1), sum16[c], sum16[c])
 				VPADDD(sum16[c], sum[c], sum[c])
 			}
 		}
@@ -81,19 +67,19 @@ func (t *blockType) mul(isa string, n int) {
 			VPABSB(x, mag)
 		}
 		for c := range n {
-			if vnni {
-				VPDPBUSD_BCST(rec(c, i), x, sum[c])
+			if m.wide {
+				VPDPBUSD_BCST(m.rec(c, i), x, sum[c])
 				continue
 			}
-			y := spread32(rec(c, i))
+			y := m.spread32(m.rec(c, i))
 			switch {
 			case signed:
 				VPSIGNB(x, y, y)
 				VPMADDUBSW(y, mag, y)
 				if empty {
-					VPMADDWD(ones, y, sum[c])
+					VPMADDWD(words(1), y, sum[c])
 				} else {
-					VPMADDWD(ones, y, y)
+					VPMADDWD(words(1), y, y)
 					VPADDD(y, sum[c], sum[c])
 				}
 			case empty16:
@@ -109,23 +95,23 @@ func (t *blockType) mul(isa string, n int) {
 			empty16 = false
 		}
 	}
-	if vnni {
+	if m.wide {
 		for c := range n {
 			if t.offset == 0 {
-				VPXOR(sum[c], sum[c], sum[c])
+				VPSUBD(sum[c], sum[c], sum[c]) // which avo, unlike VPXORD, knows to need no input
 				continue
 			}
-			VPBROADCASTD(rec(c, rec32Pairs), sum[c]) // times -8
-			VPMADDWD(lanes(uint32(t.offset/8)*0x00010001), sum[c], sum[c])
+			VPBROADCASTD(m.rec(c, rec32Pairs), sum[c]) // times -8
+			VPMADDWD(words(uint32(t.offset/8)), sum[c], sum[c])
 		}
 	}
 
 	qs := t.at(len(t.panel) - 1)
 	if t.name == "Q8_0" {
 		for v := range 8 {
-			x := load(Mem{Base: w, Disp: qs + 32*v})
-			if vnni {
-				VPXOR(bytes(128), x, x)
+			x := m.load(qs + 32*v)
+			if m.wide {
+				m.xor(bytes(128), x, x)
 			}
 			mac(x, 4*v)
 		}
@@ -136,42 +122,31 @@ func (t *blockType) mul(isa string, n int) {
 			if signed {
 				offset = 0
 			}
-			values = load(table(*t.lookup, offset))
+			values = m.whole(table(*t.lookup, offset))
 		}
 		for g := range 4 {
+			q := m.load(qs + 32*g)
 			for h := range 2 {
-				x := load(Mem{Base: w, Disp: qs + 32*g})
-				if h == 1 {
-					VPSRLW(Imm(4), x, x)
-				}
-				VPAND(nibble, x, x)
+				x := m.bits(q, 4*h, 0, 15)
 				if t.lookup != nil {
 					VPSHUFB(x, values, x)
 				}
-				if t.fifths {
-					v := 4*h + g // whose fifth bits are bit v of each byte
-					bit := load(Mem{Base: w, Disp: qs - 32})
-					if v < 4 {
-						VPSLLW(Imm(uint64(4-v)), bit, bit)
-					} else if v > 4 {
-						VPSRLW(Imm(uint64(v-4)), bit, bit)
-					}
-					VPAND(bytes(16), bit, bit)
-					VPOR(bit, x, x)
+				if t.fifths { // those of vector v are bit v of each byte
+					m.or(m.bits(m.load(qs-32), 4*h+g, 4, 16), x, x)
 				}
 				mac(x, 16*h+4*g)
 			}
-			if g == 1 && t.fifths && t.minimum && !vnni {
+			if g == 1 && t.fifths && t.minimum && !m.wide {
 				flush() // 16 products times 31 times 127 would be too much
 			}
 		}
 	}
-	if !signed && !vnni {
+	if !signed && !m.wide {
 		for c := range n {
 			if t.offset == 0 {
 				continue
 			}
-			pairs := spread32(rec(c, rec32Pairs)) // times -8
+			pairs := m.spread32(m.rec(c, rec32Pairs)) // times -8
 			for range t.offset / 8 {
 				VPADDW(pairs, sum16[c], sum16[c])
 			}
@@ -179,51 +154,45 @@ func (t *blockType) mul(isa string, n int) {
 		flush()
 	}
 
-	d := t.scale(w)
+	d := t.scale(m)
 	var floor reg.VecVirtual
 	if t.minimum {
-		floor = halves(Mem{Base: w, Disp: t.at(1)})
+		floor = m.halves(t.at(1))
 	}
 	for c := range n {
 		VCVTDQ2PS(sum[c], sum[c])
-		y := spreadF(rec(c, rec32D))
+		y := m.spreadF(m.rec(c, rec32D))
 		VMULPS(d, y, y)
 		VMULPS(y, sum[c], sum[c])
 		VADDPS(sum[c], acc[c], acc[c])
 		if t.minimum {
-			y := spreadF(rec(c, rec32DS))
+			y := m.spreadF(m.rec(c, rec32DS))
 			VMULPS(floor, y, y)
 			VADDPS(y, acc[c], acc[c])
 		}
 	}
-	if n < group {
-		prefetch(fetch, 0, 8*t.size)
-		ADDQ(U32(uint32(8*t.size)), fetch)
-	}
-	ADDQ(U32(uint32(8*t.size)), w)
-	ADDQ(U32(uint32(n*rec32)), a)
-	DECQ(nb)
-	JNZ(LabelRef("loop"))
+	m.ahead(0, 8*t.size)
+	m.next(8 * t.size)
 	for c := range acc {
-		VMOVUPS(acc[c], dst.col(c))
+		VMOVUPS(acc[c], m.col(c))
 	}
 	VZEROUPPER()
 	RET()
 }
 
-// scale returns the scales of eight rows.
-func (t *blockType) scale(w reg.GPVirtual) reg.VecVirtual {
+// scale returns the scales of the rows.
+func (t *blockType) scale(m *machine) reg.VecVirtual {
 	if t.name != "MXFP4" {
-		return halves(Mem{Base: w})
+		return m.halves(0)
 	}
-	// 2^(e-128): (e-1)<<23, and the subnormals 1<<(21+e) for e below 2
-	e, small, big, is := YMM(), YMM(), YMM(), YMM()
-	VPMOVZXBD(Mem{Base: w}, e)
-	VMOVDQU(lanes(0x00200000), small)
-	VPSLLVD(e, small, small)
-	VPADDD(lanes(0xffffffff), e, big)
-	VPSLLD(Imm(23), big, big)
-	VPCMPGTD(lanes(1), e, is)
-	VPBLENDVB(is, big, small, e)
+	// 2^(e-128) is (e-1)<<23, and for e below 2 the subnormal 1<<(21+e). With
+	// that of min(e, 1) the right one is the greater of the two.
+	e, small, shift := m.vec(), m.whole(lanes(0x00200000)), m.vec()
+	VPMOVZXBD(m.load8(0), e)
+	VPMINSD(lanes(1), e, shift)
+	VPSLLVD(shift, small, small)
+	VPADDD(lanes(0xffffffff), e, e)
+	VPSLLD(Imm(23), e, e)
+	VPMAXSD(small, e, e)
 	return e
 }

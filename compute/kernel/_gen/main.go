@@ -20,16 +20,16 @@ func main() {
 	for _, t := range blockTypes {
 		t.interleave()
 		for c := 1; c <= group; c++ {
-			t.mul("AVX2", c)
-			t.mul("VNNI", c)
+			t.mul(c)
 		}
+		t.mul(wideColumns)
 	}
 	for _, t := range superTypes {
 		t.interleave()
 		for c := 1; c <= group; c++ {
-			t.mul("AVX2", c)
-			t.mul("VNNI", c)
+			t.mul(c)
 		}
+		t.mul(wideColumns)
 	}
 	for _, t := range floatTypes {
 		for c := 1; c <= floatGroup; c++ {
@@ -41,8 +41,12 @@ func main() {
 	Generate()
 }
 
-// group is the greatest number of columns of a kernel.
-const group = 4
+// group is the number of columns whose activations lie together. An AVX2 kernel
+// takes that many or fewer, a VNNI kernel two groups.
+const (
+	group       = 4
+	wideColumns = 2 * group
+)
 
 // Sizes and offsets of activation records, as in acts.go.
 const (
@@ -63,24 +67,27 @@ func param(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GP
 // constants holds the read-only vectors by their contents.
 var constants = map[[8]uint32]Mem{}
 
-// vector returns read-only memory that holds the eight lanes.
+// vector returns read-only memory of 512 bits that holds the eight lanes twice.
 func vector(lanes [8]uint32) Mem {
 	m, ok := constants[lanes]
 	if !ok {
 		m = GLOBL(fmt.Sprintf("vec%d", len(constants)), 8|16) // RODATA|NOPTR
-		for i, v := range lanes {
-			DATA(4*i, U32(v))
+		for i := range 16 {
+			DATA(4*i, U32(lanes[i%8]))
 		}
 		constants[lanes] = m
 	}
 	return m
 }
 
-// lanes returns read-only memory with v in all eight lanes.
+// lanes returns read-only memory with v in all lanes.
 func lanes(v uint32) Mem { return vector([8]uint32{v, v, v, v, v, v, v, v}) }
 
 // bytes returns read-only memory with b in all bytes.
 func bytes(b byte) Mem { return lanes(uint32(b) * 0x01010101) }
+
+// words returns read-only memory with w in all 16-bit lanes.
+func words(w uint32) Mem { return lanes(w | w<<16) }
 
 // pick returns the shuffle that moves bytes a, b, c, d of each 32-bit lane to
 // its bytes 0 to 3; -1 clears a byte.
@@ -114,11 +121,6 @@ var (
 	fp4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-func load(m Mem) reg.VecVirtual     { v := YMM(); VMOVDQU(m, v); return v }
-func spread32(m Mem) reg.VecVirtual { v := YMM(); VPBROADCASTD(m, v); return v }
-func spreadF(m Mem) reg.VecVirtual  { v := YMM(); VBROADCASTSS(m, v); return v }
-func halves(m Mem) reg.VecVirtual   { v := YMM(); VCVTPH2PS(m, v); return v }
-
 func ymms(n int) []reg.VecVirtual {
 	v := make([]reg.VecVirtual, n)
 	for i := range v {
@@ -145,37 +147,6 @@ func (f *format) at(i int) int {
 		at += 8 * p.size
 	}
 	return at
-}
-
-// columns is what a kernel for n columns knows of its destination.
-type columns struct {
-	n         int
-	dst       reg.GPVirtual
-	ldd, ldd3 reg.GPVirtual // bytes
-}
-
-func destination(n int) columns {
-	c := columns{n: n, dst: param("dst")}
-	if n > 1 {
-		c.ldd = param("ldd")
-		SHLQ(Imm(2), c.ldd)
-	}
-	if n > 3 {
-		c.ldd3 = GP64()
-		LEAQ(Mem{Base: c.ldd, Index: c.ldd, Scale: 2}, c.ldd3)
-	}
-	return c
-}
-
-// col returns where eight rows of column i are.
-func (c columns) col(i int) Mem {
-	switch i {
-	case 0:
-		return Mem{Base: c.dst}
-	case 1, 2:
-		return Mem{Base: c.dst, Index: c.ldd, Scale: uint8(i)}
-	}
-	return Mem{Base: c.dst, Index: c.ldd3, Scale: 1}
 }
 
 // prefetch fetches the cache lines of size bytes at p+off.

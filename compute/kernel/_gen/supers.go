@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -26,39 +24,38 @@ var superTypes = []superType{
 	{format: format{"IQ4_XS", 136, []field{{0, 2, 2}, {2, 2, 2}, {4, 4, 4}, {8, 128, 4}}, false}, width: 32, signed: true, signedS: true},
 }
 
-// mul adds to eight rows of n columns the products of nb super-blocks of a
-// panel. A lane is a row.
+// mul adds to the rows of n columns the products of nb super-blocks. A lane is
+// a row.
 //
 // AVX2: products of bytes are summed in 16-bit lanes within a sub-block, then
 // multiplied by the sub-block's scale and summed in 32-bit lanes.
 //
 // VNNI: the products of a sub-block are summed in 32-bit lanes to begin with.
-func (t *superType) mul(isa string, n int) {
-	TEXT(fmt.Sprintf("mul%sx%d%s", t.name, n, isa), NOSPLIT,
-		"func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
-	Pragma("noescape")
-	vnni := isa == "VNNI"
-	signed := t.signed && !vnni
-	nb, w, fetch, a := param("nb"), param("panel"), param("fetch"), param("recs")
-	dst := destination(n)
+func (t *superType) mul(n int) {
+	m := begin(t.name, n, rec256)
+	signed := t.signed && !m.wide
 	// The scales of sub-blocks as bytes, unpacked once per super-block:
 	// byte i%4 of vector i/4 is that of sub-block i.
-	var scales Mem
-	switch t.name {
-	case "Q6_K":
-		scales = Mem{Base: w, Disp: t.at(1)}
-	default:
-		scales = AllocLocal(128)
+	var local Mem
+	if t.name != "Q6_K" {
+		local = AllocLocal(4 * 64)
+	}
+	scales := func(i int) reg.VecVirtual {
+		if t.name == "Q6_K" {
+			return m.load(t.at(1) + 32*i)
+		}
+		return m.whole(local.Offset(64 * i))
 	}
 
 	Label("loop")
-	rec := func(c, off int) Mem { return Mem{Base: a, Disp: c*rec256 + off} }
-	t.unpackScales(w, scales)
-	sum := ymms(n)
+	for i, s := range t.unpackScales(m) {
+		m.move(s, local.Offset(64*i))
+	}
+	sum := m.vecs()
 	empty := true
 	for sub := range 256 / t.width {
-		scale := t.scale(scales, sub, vnni)
-		part := ymms(n) // of 16-bit lanes, or 32-bit ones for VNNI
+		scale := t.scale(m, scales(sub/4), sub%4)
+		part := m.vecs()
 		emptyPart := true
 		flush := func() {
 			for c := range n {
@@ -66,7 +63,7 @@ func (t *superType) mul(isa string, n int) {
 				if empty {
 					p = sum[c]
 				}
-				if vnni {
+				if m.wide {
 					VPMULLD(scale, part[c], p)
 				} else {
 					VPMADDWD(scale, part[c], p)
@@ -77,22 +74,22 @@ func (t *superType) mul(isa string, n int) {
 			}
 			emptyPart, empty = true, false
 		}
-		if vnni {
-			t.offsets(part, rec, sub)
+		if m.wide {
+			t.offsets(m, part, sub)
 		}
-		for g := range t.width / 4 {
-			x := t.weights(w, sub*t.width+4*g, vnni)
+		for i := sub * t.width; i < (sub+1)*t.width; i += 4 {
+			x := t.weights(m, i)
 			mag := x
 			if signed {
 				mag = YMM()
 				VPABSB(x, mag)
 			}
 			for c := range n {
-				if vnni {
-					VPDPBUSD_BCST(rec(c, sub*t.width+4*g), x, part[c])
+				if m.wide {
+					VPDPBUSD_BCST(m.rec(c, i), x, part[c])
 					continue
 				}
-				y := spread32(rec(c, sub*t.width+4*g))
+				y := m.spread32(m.rec(c, i))
 				if signed {
 					VPSIGNB(x, y, y)
 				}
@@ -104,204 +101,171 @@ func (t *superType) mul(isa string, n int) {
 				}
 			}
 			emptyPart = false
-			if !vnni && (t.signed || t.half && g == 3) {
+			if signed || t.half && !m.wide && i%32 == 12 {
 				flush()
 			}
 		}
-		if t.name == "Q6_K" && !vnni {
+		if t.name == "Q6_K" && !m.wide {
 			for c := range n {
-				pairs := spread32(rec(c, rec256Pairs+4*sub))
-				VPADDW(pairs, part[c], part[c])
+				VPADDW(m.spread32(m.rec(c, rec256Pairs+4*sub)), part[c], part[c])
 			}
 		}
 		if !emptyPart {
 			flush()
 		}
-		if n < group {
-			step := 8 * t.size * t.width / 256
-			prefetch(fetch, sub*step, step)
-		}
+		step := 8 * t.size * t.width / 256
+		m.ahead(sub*step, step)
 	}
-	t.finish(w, scales, n, rec, sum, dst)
-	if n < group {
-		ADDQ(U32(uint32(8*t.size)), fetch)
-	}
-	ADDQ(U32(uint32(8*t.size)), w)
-	ADDQ(U32(uint32(n*rec256)), a)
-	DECQ(nb)
-	JNZ(LabelRef("loop"))
+	t.finish(m, scales, sum)
+	m.next(8 * t.size)
 	VZEROUPPER()
 	RET()
 }
 
-// scale returns the scale of a sub-block, as 16-bit lanes or wide as 32-bit ones.
-func (t *superType) scale(scales Mem, sub int, wide bool) reg.VecVirtual {
-	s, i := YMM(), sub%4
-	VMOVDQU(scales.Offset(sub/4*32), s)
+// scale returns byte i of each lane of scales, as two 16-bit lanes, or wide as
+// one of 32 bits.
+func (t *superType) scale(m *machine, scales reg.VecVirtual, i int) reg.VecVirtual {
 	switch {
-	case t.signedS && wide:
-		VPSHUFB(pick(-1, -1, -1, i), s, s)
-		VPSRAD(Imm(24), s, s)
+	case t.signedS && m.wide:
+		VPSHUFB(pick(-1, -1, -1, i), scales, scales)
+		VPSRAD(Imm(24), scales, scales)
 	case t.signedS:
-		VPSHUFB(pick(-1, i, -1, i), s, s)
-		VPSRAW(Imm(8), s, s)
-	case wide:
-		VPSHUFB(pick(i, -1, -1, -1), s, s)
+		VPSHUFB(pick(-1, i, -1, i), scales, scales)
+		VPSRAW(Imm(8), scales, scales)
+	case m.wide:
+		VPSHUFB(pick(i, -1, -1, -1), scales, scales)
 	default:
-		VPSHUFB(pick(i, -1, i, -1), s, s)
+		VPSHUFB(pick(i, -1, i, -1), scales, scales)
 	}
-	return s
+	return scales
 }
 
 // offsets sets 32-bit sums of a sub-block to what takes back the offset of its
 // unsigned weights.
-func (t *superType) offsets(sum []reg.VecVirtual, rec func(c, off int) Mem, sub int) {
+func (t *superType) offsets(m *machine, sum []reg.VecVirtual, sub int) {
 	for c := range sum {
 		switch t.name {
 		case "Q6_K": // 32
-			VPBROADCASTD(rec(c, rec256Pairs+4*sub), sum[c]) // times -32
-			VPMADDWD(lanes(0x00010001), sum[c], sum[c])
+			VPBROADCASTD(m.rec(c, rec256Pairs+4*sub), sum[c]) // times -32
+			VPMADDWD(words(1), sum[c], sum[c])
 		case "IQ4_XS": // 128
-			y := spread32(rec(c, rec256Pairs+8*sub+4))
-			VPMADDWD(lanes(0x00040004), y, y)
-			VPBROADCASTD(rec(c, rec256Pairs+8*sub), sum[c])
-			VPMADDWD(lanes(0x00040004), sum[c], sum[c])
+			y := m.spread32(m.rec(c, rec256Pairs+8*sub+4))
+			VPBROADCASTD(m.rec(c, rec256Pairs+8*sub), sum[c])
+			VPMADDWD(words(4), y, y)
+			VPMADDWD(words(4), sum[c], sum[c])
 			VPADDD(y, sum[c], sum[c])
 		default:
-			VPXOR(sum[c], sum[c], sum[c])
+			VPSUBD(sum[c], sum[c], sum[c]) // which avo, unlike VPXORD, knows to need no input
 		}
 	}
 }
 
-// weights returns the weights i to i+3 of eight rows. Values that have 8 bits
-// are unsigned on demand, 128 above themselves.
-func (t *superType) weights(w reg.GPVirtual, i int, unsigned bool) reg.VecVirtual {
+// weights returns weights i to i+3 of the rows. Those of IQ4_XS have 8 bits;
+// wide they are 128 above themselves, and so unsigned.
+func (t *superType) weights(m *machine, i int) reg.VecVirtual {
 	qs := t.at(len(t.panel) - 1)
-	x := YMM()
-	// bits returns the bits of field f that bits of v become: those at pos
-	// of each byte move to bit to.
-	bits := func(off, pos, to int, mask byte) reg.VecVirtual {
-		v := load(Mem{Base: w, Disp: off})
-		if pos > to {
-			VPSRLW(Imm(uint64(pos-to)), v, v)
-		} else if pos < to {
-			VPSLLW(Imm(uint64(to-pos)), v, v)
-		}
-		VPAND(bytes(mask), v, v)
-		return v
-	}
-	g := i % 32 / 4 // vector of 32 values
+	g := 32 * (i % 32 / 4) // vector of 32 values
+	var x reg.VecVirtual
 	switch t.name {
 	case "Q2_K":
-		return bits(qs+i/128*256+32*g, i/32%4*2, 0, 3)
+		x = m.bits(m.load(qs+i/128*256+g), i/32%4*2, 0, 3)
 	case "Q3_K":
-		x = bits(qs+i/128*256+32*g, i/32%4*2, 0, 3)
-		VPOR(bits(t.at(2)+32*g, i/32, 2, 4), x, x)
+		x = m.bits(m.load(qs+i/128*256+g), i/32%4*2, 0, 3)
+		m.or(m.bits(m.load(t.at(2)+g), i/32, 2, 4), x, x)
 	case "Q4_K":
-		return bits(qs+i/64*256+32*g, i/32%2*4, 0, 15)
+		x = m.bits(m.load(qs+i/64*256+g), i/32%2*4, 0, 15)
 	case "Q5_K":
-		x = bits(qs+i/64*256+32*g, i/32%2*4, 0, 15)
-		VPOR(bits(t.at(3)+32*g, i/32, 4, 16), x, x)
+		x = m.bits(m.load(qs+i/64*256+g), i/32%2*4, 0, 15)
+		m.or(m.bits(m.load(t.at(3)+g), i/32, 4, 16), x, x)
 	case "Q6_K":
-		x = bits(qs+i/128*512+i/32%2*256+32*g, i/64%2*4, 0, 15)
-		VPOR(bits(t.at(2)+i/128*256+32*g, i/32%4*2, 4, 48), x, x)
+		x = m.bits(m.load(qs+i/128*512+i/32%2*256+g), i/64%2*4, 0, 15)
+		m.or(m.bits(m.load(t.at(2)+i/128*256+g), i/32%4*2, 4, 48), x, x)
 	case "IQ4_XS":
-		q := bits(qs+i/32*128+32*(g%4), i/16%2*4, 0, 15)
 		offset := 0
-		if unsigned {
+		if m.wide {
 			offset = 128
 		}
-		VMOVDQU(table(iq4, offset), x)
+		q := m.bits(m.load(qs+i/32*128+g%128), i/16%2*4, 0, 15)
+		x = m.whole(table(iq4, offset))
 		VPSHUFB(q, x, x)
 	}
 	return x
 }
 
-// high returns (v >> shift) & mask.
-func high(v reg.VecVirtual, shift int, mask byte) reg.VecVirtual {
-	h := YMM()
-	if shift < 0 {
-		VPSLLW(Imm(uint64(-shift)), v, h)
-		VPAND(bytes(mask), h, h)
-	} else if shift > 0 {
-		VPSRLW(Imm(uint64(shift)), v, h)
-		VPAND(bytes(mask), h, h)
-	} else {
-		VPAND(bytes(mask), v, h)
-	}
-	return h
-}
-
-// unpackScales writes the scales of a super-block.
-func (t *superType) unpackScales(w reg.GPVirtual, scales Mem) {
+// unpackScales returns the scales of a super-block as bytes, four of each row
+// in a vector.
+func (t *superType) unpackScales(m *machine) (scales []reg.VecVirtual) {
 	switch t.name {
 	case "Q2_K":
 		for i := range 4 {
-			s := load(Mem{Base: w, Disp: t.at(2) + 32*i})
-			VMOVDQU(high(s, 0, 15), scales.Offset(32*i))
+			scales = append(scales, m.bits(m.load(t.at(2)+32*i), 0, 0, 15))
 		}
 	case "Q3_K":
-		low := []reg.VecVirtual{load(Mem{Base: w, Disp: t.at(1)}), load(Mem{Base: w, Disp: t.at(1) + 32})}
-		top := load(Mem{Base: w, Disp: t.at(1) + 64})
+		low := []reg.VecVirtual{m.load(t.at(1)), m.load(t.at(1) + 32)}
+		top := m.load(t.at(1) + 64)
 		for i := range 4 {
-			s := high(low[i%2], i/2*4, 15)
-			VPOR(high(top, 2*i-4, 48), s, s)
-			VPSUBB(bytes(32), s, s)
-			VMOVDQU(s, scales.Offset(32*i))
+			s := m.bits(low[i%2], i/2*4, 0, 15)
+			m.or(m.bits(top, 2*i, 4, 48), s, s)
+			VPSUBB(m.whole(bytes(32)), s, s)
+			scales = append(scales, s)
 		}
 	case "Q4_K", "Q5_K":
-		a, c := load(Mem{Base: w, Disp: t.at(2)}), load(Mem{Base: w, Disp: t.at(2) + 64})
-		VMOVDQU(high(a, 0, 63), scales)
-		s := high(c, 0, 15)
-		VPOR(high(a, 2, 48), s, s)
-		VMOVDQU(s, scales.Offset(32))
+		a, c := m.load(t.at(2)), m.load(t.at(2)+64)
+		s := m.bits(c, 0, 0, 15)
+		m.or(m.bits(a, 6, 4, 48), s, s)
+		scales = append(scales, m.bits(a, 0, 0, 63), s)
 	case "IQ4_XS":
 		// The low halves of scales 2i and 2i+1 are in byte i; the upper two
-		// bits of all eight are 16 bits, those of scales 2i in byte i/2.
-		low, top := load(Mem{Base: w, Disp: t.at(2)}), YMM()
-		VPMOVZXWD(Mem{Base: w, Disp: t.at(1)}, top)
+		// bits of all eight are 16 bits, those of scale i at bit 2i.
+		low, top := m.load(t.at(2)), m.vec()
+		VPMOVZXWD(m.load16(t.at(1)), top)
 		VPSHUFB(pick(0, 0, 1, 1), top, top)
-		even, odd := high(low, 0, 15), high(low, 4, 15)
-		for i, s := range []reg.VecVirtual{even, odd} {
-			// bits 2i of bytes 0 and 2, bits 4+2i of bytes 1 and 3, to bit 4
-			h := YMM()
-			if i == 0 {
-				VPSLLW(Imm(4), top, h)
-				VPAND(lanes(0x00300030), h, h)
-				VPOR(h, s, s)
-				VPAND(lanes(0x30003000), top, h)
-			} else {
-				VPSLLW(Imm(2), top, h)
-				VPAND(lanes(0x00300030), h, h)
-				VPOR(h, s, s)
-				VPSRLW(Imm(2), top, h)
-				VPAND(lanes(0x30003000), h, h)
+		var s [2]reg.VecVirtual // of even and odd sub-blocks
+		for i := range s {
+			s[i] = m.bits(low, 4*i, 0, 15)
+			// From bits 2i of bytes 0 and 2 and bits 4+2i of bytes 1 and 3.
+			for _, from := range []struct {
+				pos  int
+				mask uint32
+			}{{2 * i, 0x00300030}, {4 + 2*i, 0x30003000}} {
+				h := m.vec()
+				switch {
+				case from.pos < 4:
+					VPSLLW(Imm(uint64(4-from.pos)), top, h)
+					m.and(lanes(from.mask), h, h)
+				case from.pos > 4:
+					VPSRLW(Imm(uint64(from.pos-4)), top, h)
+					m.and(lanes(from.mask), h, h)
+				default:
+					m.and(lanes(from.mask), top, h)
+				}
+				m.or(h, s[i], s[i])
 			}
-			VPOR(h, s, s)
-			VPSUBB(bytes(32), s, s)
+			VPSUBB(m.whole(bytes(32)), s[i], s[i])
 		}
-		// scales 0 to 3 are e0 o0 e1 o1
-		lo, hi := YMM(), YMM()
-		VPUNPCKLBW(odd, even, lo) // lanes 0, 1: scales 0 to 7 each
-		VPUNPCKHBW(odd, even, hi) // lanes 2, 3
-		VSHUFPS(Imm(0x88), hi, lo, even)
-		VSHUFPS(Imm(0xdd), hi, lo, odd)
-		VMOVDQU(even, scales)
-		VMOVDQU(odd, scales.Offset(32))
+		// A lane of lo holds the scales of one of two rows, in hi of the
+		// other two.
+		lo, hi := m.vec(), m.vec()
+		VPUNPCKLBW(s[1], s[0], lo)
+		VPUNPCKHBW(s[1], s[0], hi)
+		VSHUFPS(Imm(0x88), hi, lo, s[0])
+		VSHUFPS(Imm(0xdd), hi, lo, s[1])
+		scales = s[:]
 	}
+	return scales
 }
 
 // finish takes the minimums or offsets of a super-block into account and adds
 // its products to the destination.
-func (t *superType) finish(w reg.GPVirtual, scales Mem, n int, rec func(c, off int) Mem, sum []reg.VecVirtual, dst columns) {
-	// pairwise sets out[c] to the sums over pairs of sub-blocks of the
-	// 16-bit factors, two in a lane, times the sums of activations at off.
+func (t *superType) finish(m *machine, scales func(i int) reg.VecVirtual, sum []reg.VecVirtual) {
+	// pairwise returns the sums over pairs of sub-blocks of 16-bit factors,
+	// two in a lane, times the sums of activations at off.
 	pairwise := func(pairs int, factors func(i int) reg.VecVirtual, off int) []reg.VecVirtual {
-		out := ymms(n)
+		out := m.vecs()
 		for i := range pairs {
 			f := factors(i)
-			for c := range n {
-				y := spread32(rec(c, off+4*i))
+			for c := range out {
+				y := m.spread32(m.rec(c, off+4*i))
 				if i == 0 {
 					VPMADDWD(f, y, out[c])
 				} else {
@@ -316,41 +280,41 @@ func (t *superType) finish(w reg.GPVirtual, scales Mem, n int, rec func(c, off i
 	switch t.name {
 	case "Q2_K":
 		floors = pairwise(8, func(i int) reg.VecVirtual {
-			m := high(load(Mem{Base: w, Disp: t.at(2) + i/2*32}), 4, 15)
-			VPSHUFB(pick(i%2*2, -1, i%2*2+1, -1), m, m)
-			return m
+			f := m.bits(m.load(t.at(2)+i/2*32), 4, 0, 15)
+			VPSHUFB(pick(i%2*2, -1, i%2*2+1, -1), f, f)
+			return f
 		}, rec256S16)
 	case "Q4_K", "Q5_K":
 		floors = pairwise(4, func(i int) reg.VecVirtual {
-			var m reg.VecVirtual
-			b := load(Mem{Base: w, Disp: t.at(2) + 32})
+			var f reg.VecVirtual
+			b := m.load(t.at(2) + 32)
 			if i < 2 {
-				m = high(b, 0, 63)
+				f = m.bits(b, 0, 0, 63)
 			} else {
-				m = high(load(Mem{Base: w, Disp: t.at(2) + 64}), 4, 15)
-				VPOR(high(b, 2, 48), m, m)
+				f = m.bits(m.load(t.at(2)+64), 4, 0, 15)
+				m.or(m.bits(b, 6, 4, 48), f, f)
 			}
-			VPSHUFB(pick(i%2*2, -1, i%2*2+1, -1), m, m)
-			return m
+			VPSHUFB(pick(i%2*2, -1, i%2*2+1, -1), f, f)
+			return f
 		}, rec256S32)
 	case "Q3_K": // q was 4 too large
 		over := pairwise(8, func(i int) reg.VecVirtual {
-			s := load(scales.Offset(i / 2 * 32))
+			s := scales(i / 2)
 			VPSHUFB(pick(-1, i%2*2, -1, i%2*2+1), s, s)
 			VPSRAW(Imm(8), s, s)
 			return s
 		}, rec256S16)
-		for c := range n {
+		for c := range over {
 			VPSLLD(Imm(2), over[c], over[c])
 			VPSUBD(over[c], sum[c], sum[c])
 		}
 	}
-	d := halves(Mem{Base: w})
+	d := m.halves(0)
 	var dmin reg.VecVirtual
 	if floors != nil {
-		dmin = halves(Mem{Base: w, Disp: t.at(1)})
+		dmin = m.halves(t.at(1))
 	}
-	for c := range n {
+	for c := range sum {
 		VCVTDQ2PS(sum[c], sum[c])
 		VMULPS(d, sum[c], sum[c])
 		if floors != nil {
@@ -358,9 +322,8 @@ func (t *superType) finish(w reg.GPVirtual, scales Mem, n int, rec func(c, off i
 			VMULPS(dmin, floors[c], floors[c])
 			VSUBPS(floors[c], sum[c], sum[c])
 		}
-		y := spreadF(rec(c, rec256D))
-		VMULPS(y, sum[c], sum[c])
-		VADDPS(dst.col(c), sum[c], sum[c])
-		VMOVUPS(sum[c], dst.col(c))
+		VMULPS(m.spreadF(m.rec(c, rec256D)), sum[c], sum[c])
+		VADDPS(m.col(c), sum[c], sum[c])
+		VMOVUPS(sum[c], m.col(c))
 	}
 }
