@@ -19,10 +19,12 @@ func init() {
 		return
 	}
 	fast, fastFloat = avx2, avx2Float
+	packed, fold = [...]packedFunc{packedx1, packedx2, packedx3}, foldLanes
 	quantize32, quantize256 = quantize32AVX2, quantize256AVX2
 	if limit == "avx2" || !cpu.X86.HasAVX512BW || !cpu.X86.HasAVX512VL || !cpu.X86.HasAVX512VNNI {
 		return
 	}
+	packedWide = packedAVX512
 	for t, f := range vnni {
 		fast[t].wide = f
 	}
@@ -61,8 +63,8 @@ var vnni = [len(families)]wideFunc{
 	gguf.IQ4_XS: mulIQ4_XSVNNI,
 }
 
-var avx2Float = [len(families)][floatGroup]floatFunc{
-	gguf.F32:  {mulF32x1, mulF32x2, mulF32x3},
-	gguf.F16:  {mulF16x1, mulF16x2, mulF16x3},
-	gguf.BF16: {mulBF16x1, mulBF16x2, mulBF16x3},
+var avx2Float = [len(families)]floatKernels{
+	gguf.F32:  {[...]floatFunc{mulF32x1, mulF32x2, mulF32x3}, packF32},
+	gguf.F16:  {[...]floatFunc{mulF16x1, mulF16x2, mulF16x3}, packF16},
+	gguf.BF16: {[...]floatFunc{mulBF16x1, mulBF16x2, mulBF16x3}, packBF16},
 }

@@ -42462,22 +42462,22 @@ loop:
 	RET
 
 // func mulF32x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·mulF32x3(SB), NOSPLIT, $0-64
 	MOVQ   rows+8(FP), AX
 	MOVQ   stride+16(FP), CX
 	MOVQ   next+24(FP), DX
-	MOVQ   n8+0(FP), DX
-	LEAQ   (AX)(CX*1), BX
-	LEAQ   (BX)(CX*1), SI
-	LEAQ   (SI)(CX*1), CX
-	MOVQ   x+32(FP), DI
-	MOVQ   ldx+40(FP), R8
-	SHLQ   $0x02, R8
-	LEAQ   (DI)(R8*1), R9
-	LEAQ   (R9)(R8*1), R8
-	XORQ   R10, R10
-	IMUL3Q $0x20, DX, DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	MOVQ   ldx+40(FP), R9
+	SHLQ   $0x02, R9
+	LEAQ   (R8)(R9*1), R10
+	LEAQ   (R10)(R9*1), R9
+	XORQ   R11, R11
+	IMUL3Q $0x20, BX, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -42492,38 +42492,41 @@ TEXT ·mulF32x3(SB), NOSPLIT, $0-64
 	VXORPS Y11, Y11, Y11
 
 loop:
-	VMOVUPS      (DI)(R10*1), Y12
-	VMOVUPS      (R9)(R10*1), Y13
-	VMOVUPS      (AX)(R10*1), Y14
+	VMOVUPS      (R8)(R11*1), Y12
+	VMOVUPS      (R10)(R11*1), Y13
+	VMOVUPS      (AX)(R11*1), Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y0, Y0
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y4, Y4
-	VMULPS       (R8)(R10*1), Y14, Y14
+	VMULPS       (R9)(R11*1), Y14, Y14
 	VADDPS       Y14, Y8, Y8
-	VMOVUPS      (BX)(R10*1), Y14
+	VMOVUPS      (SI)(R11*1), Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y1, Y1
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y5, Y5
-	VMULPS       (R8)(R10*1), Y14, Y14
+	VMULPS       (R9)(R11*1), Y14, Y14
 	VADDPS       Y14, Y9, Y9
-	VMOVUPS      (SI)(R10*1), Y14
+	VMOVUPS      (DI)(R11*1), Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y2, Y2
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y6, Y6
-	VMULPS       (R8)(R10*1), Y14, Y14
+	VMULPS       (R9)(R11*1), Y14, Y14
 	VADDPS       Y14, Y10, Y10
-	VMOVUPS      (CX)(R10*1), Y14
+	VMOVUPS      (CX)(R11*1), Y14
 	VMULPS       Y12, Y14, Y12
 	VADDPS       Y12, Y3, Y3
 	VMULPS       Y13, Y14, Y12
 	VADDPS       Y12, Y7, Y7
-	VMULPS       (R8)(R10*1), Y14, Y14
+	VMULPS       (R9)(R11*1), Y14, Y14
 	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x00000020, R10
-	CMPQ         R10, DX
+	PREFETCHT0   (DX)
+	PREFETCHT0   64(DX)
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000020, R11
+	CMPQ         R11, BX
 	JNE          loop
 	MOVQ         dst+48(FP), AX
 	MOVQ         ldd+56(FP), CX
@@ -42741,22 +42744,22 @@ loop:
 	RET
 
 // func mulF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
-// Requires: AVX, F16C
+// Requires: AVX, F16C, MMX+
 TEXT ·mulF16x3(SB), NOSPLIT, $0-64
 	MOVQ   rows+8(FP), AX
 	MOVQ   stride+16(FP), CX
 	MOVQ   next+24(FP), DX
-	MOVQ   n8+0(FP), DX
-	LEAQ   (AX)(CX*1), BX
-	LEAQ   (BX)(CX*1), SI
-	LEAQ   (SI)(CX*1), CX
-	MOVQ   x+32(FP), DI
-	MOVQ   ldx+40(FP), R8
-	SHLQ   $0x02, R8
-	LEAQ   (DI)(R8*1), R9
-	LEAQ   (R9)(R8*1), R8
-	XORQ   R10, R10
-	IMUL3Q $0x10, DX, DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	MOVQ   ldx+40(FP), R9
+	SHLQ   $0x02, R9
+	LEAQ   (R8)(R9*1), R10
+	LEAQ   (R10)(R9*1), R9
+	XORQ   R11, R11
+	IMUL3Q $0x10, BX, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -42771,38 +42774,40 @@ TEXT ·mulF16x3(SB), NOSPLIT, $0-64
 	VXORPS Y11, Y11, Y11
 
 loop:
-	VMOVUPS      (DI)(R10*2), Y12
-	VMOVUPS      (R9)(R10*2), Y13
-	VCVTPH2PS    (AX)(R10*1), Y14
+	VMOVUPS      (R8)(R11*2), Y12
+	VMOVUPS      (R10)(R11*2), Y13
+	VCVTPH2PS    (AX)(R11*1), Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y0, Y0
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y4, Y4
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y8, Y8
-	VCVTPH2PS    (BX)(R10*1), Y14
+	VCVTPH2PS    (SI)(R11*1), Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y1, Y1
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y5, Y5
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y9, Y9
-	VCVTPH2PS    (SI)(R10*1), Y14
+	VCVTPH2PS    (DI)(R11*1), Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y2, Y2
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y6, Y6
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y10, Y10
-	VCVTPH2PS    (CX)(R10*1), Y14
+	VCVTPH2PS    (CX)(R11*1), Y14
 	VMULPS       Y12, Y14, Y12
 	VADDPS       Y12, Y3, Y3
 	VMULPS       Y13, Y14, Y12
 	VADDPS       Y12, Y7, Y7
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x00000010, R10
-	CMPQ         R10, DX
+	PREFETCHT0   (DX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, R11
+	CMPQ         R11, BX
 	JNE          loop
 	MOVQ         dst+48(FP), AX
 	MOVQ         ldd+56(FP), CX
@@ -43028,22 +43033,22 @@ loop:
 	RET
 
 // func mulBF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·mulBF16x3(SB), NOSPLIT, $0-64
 	MOVQ   rows+8(FP), AX
 	MOVQ   stride+16(FP), CX
 	MOVQ   next+24(FP), DX
-	MOVQ   n8+0(FP), DX
-	LEAQ   (AX)(CX*1), BX
-	LEAQ   (BX)(CX*1), SI
-	LEAQ   (SI)(CX*1), CX
-	MOVQ   x+32(FP), DI
-	MOVQ   ldx+40(FP), R8
-	SHLQ   $0x02, R8
-	LEAQ   (DI)(R8*1), R9
-	LEAQ   (R9)(R8*1), R8
-	XORQ   R10, R10
-	IMUL3Q $0x10, DX, DX
+	MOVQ   n8+0(FP), BX
+	LEAQ   (AX)(CX*1), SI
+	LEAQ   (SI)(CX*1), DI
+	LEAQ   (DI)(CX*1), CX
+	MOVQ   x+32(FP), R8
+	MOVQ   ldx+40(FP), R9
+	SHLQ   $0x02, R9
+	LEAQ   (R8)(R9*1), R10
+	LEAQ   (R10)(R9*1), R9
+	XORQ   R11, R11
+	IMUL3Q $0x10, BX, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -43058,42 +43063,44 @@ TEXT ·mulBF16x3(SB), NOSPLIT, $0-64
 	VXORPS Y11, Y11, Y11
 
 loop:
-	VMOVUPS      (DI)(R10*2), Y12
-	VMOVUPS      (R9)(R10*2), Y13
-	VPMOVZXWD    (AX)(R10*1), Y14
+	VMOVUPS      (R8)(R11*2), Y12
+	VMOVUPS      (R10)(R11*2), Y13
+	VPMOVZXWD    (AX)(R11*1), Y14
 	VPSLLD       $0x10, Y14, Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y0, Y0
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y4, Y4
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y8, Y8
-	VPMOVZXWD    (BX)(R10*1), Y14
+	VPMOVZXWD    (SI)(R11*1), Y14
 	VPSLLD       $0x10, Y14, Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y1, Y1
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y5, Y5
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y9, Y9
-	VPMOVZXWD    (SI)(R10*1), Y14
+	VPMOVZXWD    (DI)(R11*1), Y14
 	VPSLLD       $0x10, Y14, Y14
 	VMULPS       Y12, Y14, Y15
 	VADDPS       Y15, Y2, Y2
 	VMULPS       Y13, Y14, Y15
 	VADDPS       Y15, Y6, Y6
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y10, Y10
-	VPMOVZXWD    (CX)(R10*1), Y14
+	VPMOVZXWD    (CX)(R11*1), Y14
 	VPSLLD       $0x10, Y14, Y14
 	VMULPS       Y12, Y14, Y12
 	VADDPS       Y12, Y3, Y3
 	VMULPS       Y13, Y14, Y12
 	VADDPS       Y12, Y7, Y7
-	VMULPS       (R8)(R10*2), Y14, Y14
+	VMULPS       (R9)(R11*2), Y14, Y14
 	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x00000010, R10
-	CMPQ         R10, DX
+	PREFETCHT0   (DX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, R11
+	CMPQ         R11, BX
 	JNE          loop
 	MOVQ         dst+48(FP), AX
 	MOVQ         ldd+56(FP), CX
@@ -43153,6 +43160,473 @@ loop:
 	VMOVHLPS     X4, X5, X1
 	VADDPS       X1, X0, X0
 	VMOVUPS      X0, (AX)
+	VZEROUPPER
+	RET
+
+// func packF32(n8 int, dst *float32, rows *byte, stride int)
+// Requires: AVX
+TEXT ·packF32(SB), NOSPLIT, $0-32
+	MOVQ n8+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
+
+loop:
+	VMOVUPS (DX), Y0
+	VMOVUPS Y0, (CX)
+	VMOVUPS (DX)(BX*1), Y0
+	VMOVUPS Y0, 32(CX)
+	VMOVUPS (DX)(BX*2), Y0
+	VMOVUPS Y0, 64(CX)
+	VMOVUPS (DX)(SI*1), Y0
+	VMOVUPS Y0, 96(CX)
+	VMOVUPS (DI), Y0
+	VMOVUPS Y0, 128(CX)
+	VMOVUPS (DI)(BX*1), Y0
+	VMOVUPS Y0, 160(CX)
+	VMOVUPS (DI)(BX*2), Y0
+	VMOVUPS Y0, 192(CX)
+	VMOVUPS (DI)(SI*1), Y0
+	VMOVUPS Y0, 224(CX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000020, DX
+	ADDQ    $0x00000020, DI
+	DECQ    AX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func packF16(n8 int, dst *float32, rows *byte, stride int)
+// Requires: AVX, F16C
+TEXT ·packF16(SB), NOSPLIT, $0-32
+	MOVQ n8+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
+
+loop:
+	VCVTPH2PS (DX), Y0
+	VMOVUPS   Y0, (CX)
+	VCVTPH2PS (DX)(BX*1), Y0
+	VMOVUPS   Y0, 32(CX)
+	VCVTPH2PS (DX)(BX*2), Y0
+	VMOVUPS   Y0, 64(CX)
+	VCVTPH2PS (DX)(SI*1), Y0
+	VMOVUPS   Y0, 96(CX)
+	VCVTPH2PS (DI), Y0
+	VMOVUPS   Y0, 128(CX)
+	VCVTPH2PS (DI)(BX*1), Y0
+	VMOVUPS   Y0, 160(CX)
+	VCVTPH2PS (DI)(BX*2), Y0
+	VMOVUPS   Y0, 192(CX)
+	VCVTPH2PS (DI)(SI*1), Y0
+	VMOVUPS   Y0, 224(CX)
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, DI
+	DECQ      AX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func packBF16(n8 int, dst *float32, rows *byte, stride int)
+// Requires: AVX, AVX2
+TEXT ·packBF16(SB), NOSPLIT, $0-32
+	MOVQ n8+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ stride+24(FP), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (DX)(BX*4), DI
+
+loop:
+	VPMOVZXWD (DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VPMOVZXWD (DX)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(CX)
+	VPMOVZXWD (DX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(CX)
+	VPMOVZXWD (DX)(SI*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(CX)
+	VPMOVZXWD (DI), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 128(CX)
+	VPMOVZXWD (DI)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 160(CX)
+	VPMOVZXWD (DI)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 192(CX)
+	VPMOVZXWD (DI)(SI*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 224(CX)
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, DI
+	DECQ      AX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func packedx1(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+// Requires: AVX
+TEXT ·packedx1(SB), NOSPLIT, $0-40
+	MOVQ    n8+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    lanes+32(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    ldx+24(FP), SI
+	SHLQ    $0x02, SI
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+
+loop:
+	VMOVUPS (BX), Y4
+	VMOVUPS (CX), Y5
+	VMULPS  Y4, Y5, Y5
+	VADDPS  Y5, Y0, Y0
+	VMOVUPS 32(CX), Y5
+	VMULPS  Y4, Y5, Y5
+	VADDPS  Y5, Y1, Y1
+	VMOVUPS 64(CX), Y5
+	VMULPS  Y4, Y5, Y5
+	VADDPS  Y5, Y2, Y2
+	VMOVUPS 96(CX), Y5
+	VMULPS  Y4, Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000020, BX
+	DECQ    AX
+	JNZ     loop
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	VZEROUPPER
+	RET
+
+// func packedx2(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+// Requires: AVX
+TEXT ·packedx2(SB), NOSPLIT, $0-40
+	MOVQ    n8+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    lanes+32(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    ldx+24(FP), SI
+	SHLQ    $0x02, SI
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+	VMOVUPS 256(DX), Y4
+	VMOVUPS 288(DX), Y5
+	VMOVUPS 320(DX), Y6
+	VMOVUPS 352(DX), Y7
+
+loop:
+	VMOVUPS (BX), Y8
+	VMOVUPS (BX)(SI*1), Y9
+	VMOVUPS (CX), Y10
+	VMULPS  Y8, Y10, Y11
+	VADDPS  Y11, Y0, Y0
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y10, Y4, Y4
+	VMOVUPS 32(CX), Y10
+	VMULPS  Y8, Y10, Y11
+	VADDPS  Y11, Y1, Y1
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y10, Y5, Y5
+	VMOVUPS 64(CX), Y10
+	VMULPS  Y8, Y10, Y11
+	VADDPS  Y11, Y2, Y2
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y10, Y6, Y6
+	VMOVUPS 96(CX), Y10
+	VMULPS  Y8, Y10, Y8
+	VADDPS  Y8, Y3, Y3
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y10, Y7, Y7
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000020, BX
+	DECQ    AX
+	JNZ     loop
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	VMOVUPS Y4, 256(DX)
+	VMOVUPS Y5, 288(DX)
+	VMOVUPS Y6, 320(DX)
+	VMOVUPS Y7, 352(DX)
+	VZEROUPPER
+	RET
+
+// func packedx3(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+// Requires: AVX
+TEXT ·packedx3(SB), NOSPLIT, $0-40
+	MOVQ    n8+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    lanes+32(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    ldx+24(FP), SI
+	SHLQ    $0x02, SI
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+	VMOVUPS 256(DX), Y4
+	VMOVUPS 288(DX), Y5
+	VMOVUPS 320(DX), Y6
+	VMOVUPS 352(DX), Y7
+	VMOVUPS 512(DX), Y8
+	VMOVUPS 544(DX), Y9
+	VMOVUPS 576(DX), Y10
+	VMOVUPS 608(DX), Y11
+
+loop:
+	VMOVUPS (BX), Y12
+	VMOVUPS (BX)(SI*1), Y13
+	VMOVUPS (CX), Y14
+	VMULPS  Y12, Y14, Y15
+	VADDPS  Y15, Y0, Y0
+	VMULPS  Y13, Y14, Y15
+	VADDPS  Y15, Y4, Y4
+	VMULPS  (BX)(SI*2), Y14, Y14
+	VADDPS  Y14, Y8, Y8
+	VMOVUPS 32(CX), Y14
+	VMULPS  Y12, Y14, Y15
+	VADDPS  Y15, Y1, Y1
+	VMULPS  Y13, Y14, Y15
+	VADDPS  Y15, Y5, Y5
+	VMULPS  (BX)(SI*2), Y14, Y14
+	VADDPS  Y14, Y9, Y9
+	VMOVUPS 64(CX), Y14
+	VMULPS  Y12, Y14, Y15
+	VADDPS  Y15, Y2, Y2
+	VMULPS  Y13, Y14, Y15
+	VADDPS  Y15, Y6, Y6
+	VMULPS  (BX)(SI*2), Y14, Y14
+	VADDPS  Y14, Y10, Y10
+	VMOVUPS 96(CX), Y14
+	VMULPS  Y12, Y14, Y12
+	VADDPS  Y12, Y3, Y3
+	VMULPS  Y13, Y14, Y12
+	VADDPS  Y12, Y7, Y7
+	VMULPS  (BX)(SI*2), Y14, Y14
+	VADDPS  Y14, Y11, Y11
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000020, BX
+	DECQ    AX
+	JNZ     loop
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	VMOVUPS Y4, 256(DX)
+	VMOVUPS Y5, 288(DX)
+	VMOVUPS Y6, 320(DX)
+	VMOVUPS Y7, 352(DX)
+	VMOVUPS Y8, 512(DX)
+	VMOVUPS Y9, 544(DX)
+	VMOVUPS Y10, 576(DX)
+	VMOVUPS Y11, 608(DX)
+	VZEROUPPER
+	RET
+
+// func packedAVX512(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+// Requires: AVX, AVX512F
+TEXT ·packedAVX512(SB), NOSPLIT, $0-40
+	MOVQ    n8+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    lanes+32(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    ldx+24(FP), SI
+	SHLQ    $0x02, SI
+	LEAQ    (SI)(SI*2), DI
+	ADDQ    BX, DI
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z1
+	VMOVUPS 128(DX), Z2
+	VMOVUPS 192(DX), Z3
+	VMOVUPS 256(DX), Z4
+	VMOVUPS 320(DX), Z5
+	VMOVUPS 384(DX), Z6
+	VMOVUPS 448(DX), Z7
+	VMOVUPS 512(DX), Z8
+	VMOVUPS 576(DX), Z9
+	VMOVUPS 640(DX), Z10
+	VMOVUPS 704(DX), Z11
+	VMOVUPS 768(DX), Z12
+	VMOVUPS 832(DX), Z13
+	VMOVUPS 896(DX), Z14
+	VMOVUPS 960(DX), Z15
+	VMOVUPS 1024(DX), Z16
+	VMOVUPS 1088(DX), Z17
+	VMOVUPS 1152(DX), Z18
+	VMOVUPS 1216(DX), Z19
+	VMOVUPS 1280(DX), Z20
+	VMOVUPS 1344(DX), Z21
+	VMOVUPS 1408(DX), Z22
+	VMOVUPS 1472(DX), Z23
+
+loop:
+	VMOVUPS         (CX), Z24
+	VMOVUPS         64(CX), Z25
+	VMOVUPS         128(CX), Z26
+	VMOVUPS         192(CX), Z27
+	VBROADCASTF64X4 (BX), Z28
+	VMULPS          Z28, Z24, Z29
+	VADDPS          Z29, Z0, Z0
+	VMULPS          Z28, Z25, Z29
+	VADDPS          Z29, Z1, Z1
+	VMULPS          Z28, Z26, Z29
+	VADDPS          Z29, Z2, Z2
+	VMULPS          Z28, Z27, Z29
+	VADDPS          Z29, Z3, Z3
+	VBROADCASTF64X4 (BX)(SI*1), Z28
+	VMULPS          Z28, Z24, Z29
+	VADDPS          Z29, Z4, Z4
+	VMULPS          Z28, Z25, Z29
+	VADDPS          Z29, Z5, Z5
+	VMULPS          Z28, Z26, Z29
+	VADDPS          Z29, Z6, Z6
+	VMULPS          Z28, Z27, Z29
+	VADDPS          Z29, Z7, Z7
+	VBROADCASTF64X4 (BX)(SI*2), Z28
+	VMULPS          Z28, Z24, Z29
+	VADDPS          Z29, Z8, Z8
+	VMULPS          Z28, Z25, Z29
+	VADDPS          Z29, Z9, Z9
+	VMULPS          Z28, Z26, Z29
+	VADDPS          Z29, Z10, Z10
+	VMULPS          Z28, Z27, Z29
+	VADDPS          Z29, Z11, Z11
+	VBROADCASTF64X4 (DI), Z28
+	VMULPS          Z28, Z24, Z29
+	VADDPS          Z29, Z12, Z12
+	VMULPS          Z28, Z25, Z29
+	VADDPS          Z29, Z13, Z13
+	VMULPS          Z28, Z26, Z29
+	VADDPS          Z29, Z14, Z14
+	VMULPS          Z28, Z27, Z29
+	VADDPS          Z29, Z15, Z15
+	VBROADCASTF64X4 (DI)(SI*1), Z28
+	VMULPS          Z28, Z24, Z29
+	VADDPS          Z29, Z16, Z16
+	VMULPS          Z28, Z25, Z29
+	VADDPS          Z29, Z17, Z17
+	VMULPS          Z28, Z26, Z29
+	VADDPS          Z29, Z18, Z18
+	VMULPS          Z28, Z27, Z29
+	VADDPS          Z29, Z19, Z19
+	VBROADCASTF64X4 (DI)(SI*2), Z28
+	VMULPS          Z28, Z24, Z24
+	VADDPS          Z24, Z20, Z20
+	VMULPS          Z28, Z25, Z24
+	VADDPS          Z24, Z21, Z21
+	VMULPS          Z28, Z26, Z24
+	VADDPS          Z24, Z22, Z22
+	VMULPS          Z28, Z27, Z24
+	VADDPS          Z24, Z23, Z23
+	ADDQ            $0x00000100, CX
+	ADDQ            $0x00000020, BX
+	ADDQ            $0x00000020, DI
+	DECQ            AX
+	JNZ             loop
+	VMOVUPS         Z0, (DX)
+	VMOVUPS         Z1, 64(DX)
+	VMOVUPS         Z2, 128(DX)
+	VMOVUPS         Z3, 192(DX)
+	VMOVUPS         Z4, 256(DX)
+	VMOVUPS         Z5, 320(DX)
+	VMOVUPS         Z6, 384(DX)
+	VMOVUPS         Z7, 448(DX)
+	VMOVUPS         Z8, 512(DX)
+	VMOVUPS         Z9, 576(DX)
+	VMOVUPS         Z10, 640(DX)
+	VMOVUPS         Z11, 704(DX)
+	VMOVUPS         Z12, 768(DX)
+	VMOVUPS         Z13, 832(DX)
+	VMOVUPS         Z14, 896(DX)
+	VMOVUPS         Z15, 960(DX)
+	VMOVUPS         Z16, 1024(DX)
+	VMOVUPS         Z17, 1088(DX)
+	VMOVUPS         Z18, 1152(DX)
+	VMOVUPS         Z19, 1216(DX)
+	VMOVUPS         Z20, 1280(DX)
+	VMOVUPS         Z21, 1344(DX)
+	VMOVUPS         Z22, 1408(DX)
+	VMOVUPS         Z23, 1472(DX)
+	VZEROUPPER
+	RET
+
+// func foldLanes(n int, lanes *float32, dst *float32, ldd int)
+// Requires: AVX
+TEXT ·foldLanes(SB), NOSPLIT, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ lanes+8(FP), CX
+	MOVQ dst+16(FP), DX
+	MOVQ ldd+24(FP), BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X4, X3
+	VUNPCKLPS    X2, X1, X5
+	VUNPCKHPS    X0, X4, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X3, X0
+	VMOVHLPS     X3, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (DX)
+	VMOVUPS      128(CX), Y0
+	VMOVUPS      160(CX), Y1
+	VMOVUPS      192(CX), Y2
+	VMOVUPS      224(CX), Y3
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VUNPCKLPS    X0, X4, X3
+	VUNPCKLPS    X2, X1, X5
+	VUNPCKHPS    X0, X4, X0
+	VUNPCKHPS    X2, X1, X1
+	VADDPS       X0, X3, X3
+	VADDPS       X1, X5, X5
+	VMOVLHPS     X5, X3, X0
+	VMOVHLPS     X3, X5, X1
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, 16(DX)
+	ADDQ         $0x00000100, CX
+	LEAQ         (DX)(BX*4), DX
+	DECQ         AX
+	JNZ          loop
 	VZEROUPPER
 	RET
 

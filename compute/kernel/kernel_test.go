@@ -191,6 +191,9 @@ func TestSameBits(t *testing.T) {
 			blocks := 1 + rng.IntN(5)
 			if rows == 16 { // several stretches of the workspace
 				blocks = 2*panelBytes/(8*typ.RowBytes(unit)) + 1 + rng.IntN(3)
+				if familyOf(typ).form == formFloat {
+					blocks = packedFloats/8/unit + 1 + rng.IntN(3)
+				}
 			}
 			k := blocks * unit
 			n := 1 + rng.IntN(7)

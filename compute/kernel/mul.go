@@ -14,7 +14,7 @@ func Mul(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
 		mulPanels(dst, ldd, w, a, k, r0, r1)
 		return
 	}
-	if k := &fastFloat[w.Type]; k[0] != nil && w.Cols%8 == 0 {
+	if k := &fastFloat[w.Type]; k.pack != nil && w.Cols%8 == 0 && w.Cols > 0 {
 		mulFloats(dst, ldd, w, a, k, r0, r1)
 		return
 	}

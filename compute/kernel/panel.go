@@ -46,6 +46,9 @@ type workspace struct {
 	rows   [panelBytes]byte     // a stretch of the last rows, filled up to eight
 	out    [8 * group]float32   // products of the last rows
 	block  block                // for portable Go
+
+	floats [packedFloats]float32            // packed weights
+	lanes  [blockColumns * rowLanes]float32 // for float weights
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}

@@ -291,6 +291,30 @@ func mulBF16x2(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int
 //go:noescape
 func mulBF16x3(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)
 
+//go:noescape
+func packF32(n8 int, dst *float32, rows *byte, stride int)
+
+//go:noescape
+func packF16(n8 int, dst *float32, rows *byte, stride int)
+
+//go:noescape
+func packBF16(n8 int, dst *float32, rows *byte, stride int)
+
+//go:noescape
+func packedx1(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+
+//go:noescape
+func packedx2(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+
+//go:noescape
+func packedx3(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+
+//go:noescape
+func packedAVX512(n8 int, w *float32, x *float32, ldx int, lanes *float32)
+
+//go:noescape
+func foldLanes(n int, lanes *float32, dst *float32, ldd int)
+
 // quantize32AVX2 is quantize32Generic.
 //
 //go:noescape

@@ -60,33 +60,11 @@ func (t floatType) mul(n int) {
 	}
 	for r := range rows {
 		w := YMM()
-		m := Mem{Base: rows[r], Index: i, Scale: 1}
-		switch t.name {
-		case "F32":
-			VMOVUPS(m, w)
-		case "F16":
-			VCVTPH2PS(m, w)
-		case "BF16":
-			VPMOVZXWD(m, w)
-			VPSLLD(Imm(16), w, w)
-		}
-		for c := range n {
-			p := w
-			if c < n-1 {
-				p = YMM()
-			}
-			if c < len(held) {
-				VMULPS(held[c], w, p)
-			} else {
-				VMULPS(column(c), w, p)
-			}
-			VADDPS(p, acc[4*c+r], acc[4*c+r])
-		}
+		t.convert(Mem{Base: rows[r], Index: i, Scale: 1}, w)
+		multiplyAdd(w, held, column, n, func(c int) reg.VecVirtual { return acc[4*c+r] })
 	}
-	if n < floatGroup {
-		prefetch(next, 0, 32*t.size)
-		ADDQ(U32(uint32(32*t.size)), next)
-	}
+	prefetch(next, 0, 32*t.size)
+	ADDQ(U32(uint32(32*t.size)), next)
 	ADDQ(U32(uint32(8*t.size)), i)
 	CMPQ(i, end)
 	JNE(LabelRef("loop"))
@@ -105,6 +83,24 @@ func (t floatType) mul(n int) {
 	}
 	VZEROUPPER()
 	RET()
+}
+
+// multiplyAdd adds to the sums of n columns the products of the weights w. It
+// multiplies and adds, which makes use of more units than fusing the two, and
+// is how the product is defined.
+func multiplyAdd(w reg.VecVirtual, held []reg.VecVirtual, column func(c int) Mem, n int, sum func(c int) reg.VecVirtual) {
+	for c := range n {
+		p := w
+		if c < n-1 {
+			p = YMM()
+		}
+		if c < len(held) {
+			VMULPS(held[c], w, p)
+		} else {
+			VMULPS(column(c), w, p)
+		}
+		VADDPS(p, sum(c), sum(c))
+	}
 }
 
 // fold adds the lanes of four rows' sums, ((0+4)+(2+6))+((1+5)+(3+7)).

@@ -16,19 +16,7 @@ func (f *format) interleave() {
 	stride3, src4 := GP64(), GP64()
 	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, stride3)
 	LEAQ(Mem{Base: src, Index: stride, Scale: 4}, src4)
-	row := func(r, off int) Mem {
-		m := Mem{Base: src, Disp: off}
-		if r >= 4 {
-			m.Base = src4
-		}
-		switch r % 4 {
-		case 1, 2:
-			m.Index, m.Scale = stride, uint8(r%4)
-		case 3:
-			m.Index, m.Scale = stride3, 1
-		}
-		return m
-	}
+	row := func(r, off int) Mem { return eightRows(src, src4, stride, stride3, r, off) }
 	Label("loop")
 	for i, p := range f.panel {
 		out := Mem{Base: dst, Disp: f.at(i)}
@@ -73,6 +61,22 @@ func (f *format) interleave() {
 	JNZ(LabelRef("loop"))
 	VZEROUPPER()
 	RET()
+}
+
+// eightRows returns where off is in row r of eight, given where rows 0 and 4 are
+// and once and three times the distance between rows.
+func eightRows(row0, row4, stride, stride3 reg.GPVirtual, r, off int) Mem {
+	m := Mem{Base: row0, Disp: off}
+	if r >= 4 {
+		m.Base = row4
+	}
+	switch r % 4 {
+	case 1, 2:
+		m.Index, m.Scale = stride, uint8(r%4)
+	case 3:
+		m.Index, m.Scale = stride3, 1
+	}
+	return m
 }
 
 // transpose writes n vectors whose lanes are the rows' n 32-bit words at off.

@@ -36,6 +36,14 @@ func main() {
 			t.mul(c)
 		}
 	}
+	for _, t := range floatTypes {
+		t.pack()
+	}
+	for c := 1; c <= floatGroup; c++ {
+		packed(c)
+	}
+	packed(packedColumns)
+	foldLanes()
 	quantizer("quantize32AVX2", 32, rec32D)
 	quantizer("quantize256AVX2", 256, rec256D)
 	Generate()
