@@ -39,7 +39,7 @@ func TestMeterTimes(t *testing.T) {
 		require.Equal(t, want, m.Counts(), "a stopped clock stands")
 
 		m.Enter(stage.WaitingRoom)
-		time.Sleep(19)
+		time.Sleep(19 * time.Nanosecond)
 		m.Stop()
 		want.WaitingRoom += 19
 		require.Equal(t, want, m.Counts(), "and can go on")

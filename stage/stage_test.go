@@ -64,7 +64,7 @@ func TestGroup(t *testing.T) {
 		},
 		{
 			name: "a failure before the stop", actors: []func(context.Context) error{untilStopped, fail(boom, 1)},
-			do: func(g *stage.Group, _ context.CancelCauseFunc) { time.Sleep(2); g.Stop() }, want: boom,
+			do: func(g *stage.Group, _ context.CancelCauseFunc) { time.Sleep(2 * time.Nanosecond); g.Stop() }, want: boom,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
