@@ -214,11 +214,17 @@ func grow(s []float32, n int) []float32 {
 }
 
 // ScratchBytes is the memory that a pass of so many tokens over a context of
-// room positions takes besides weights, caches, hidden states and logits.
-func ScratchBytes(p *model.Params, threads, tokens, room int) int64 {
-	tile := int64(min(tokens, tileRows))
+// room positions takes besides weights, caches, hidden states and logits, when
+// the model is cut into units.
+func ScratchBytes(p *model.Params, unit model.Unit, threads, tokens, room int) int64 {
+	tile := tokens
+	if unit == model.UnitLayer {
+		tile = min(tile, tileRows)
+	}
 	widest := int64(max(p.FFN, p.Heads*max(p.HeadDim, p.VDim), p.Dim))
-	floats := tile*(int64(2*p.Dim+p.Heads*(p.HeadDim+p.VDim)+p.KVHeads*(p.HeadDim+p.VDim)+2*p.FFN)+2*widest) +
-		int64(tokens*p.Rope.Dim) + int64(threads)*int64(room)*max(attendQueries, int64(p.Heads/p.KVHeads))
-	return floats*int64(unsafe.Sizeof(float32(0))) + int64(tokens)*int64(unsafe.Sizeof(row{}))
+	perRow := int64(2*p.Dim + 2*p.FFN + (p.Heads+p.KVHeads)*(p.HeadDim+p.VDim))
+	floats := int64(tile)*(perRow+3*widest) + // 3: the inputs of products in up to three forms
+		int64(tokens)*int64(p.Rope.Dim) +
+		int64(threads)*int64(max(attendQueries, p.Heads/p.KVHeads))*int64(room+p.HeadDim+p.VDim)
+	return 4*floats + int64(tokens)*int64(unsafe.Sizeof(row{}))
 }

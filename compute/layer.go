@@ -73,10 +73,15 @@ func (a *Actor) tasks() tasks {
 
 // layer takes all rows of the pass through layer l, a tile at a time: the
 // attention of a tile needs the keys and values of the rows before it, which
-// are in the cache by then.
+// are in the cache by then. If the matrices of the layer come one by one, the
+// tile is the whole pass, so that each comes once.
 func (a *Actor) layer(p *Pass, l int) error {
-	for first := 0; first < len(a.row); first += tileRows {
-		a.tile.first, a.tile.rows = first, min(tileRows, len(a.row)-first)
+	step := tileRows
+	if w := &a.model.Layers[l]; w[model.AttnQ].Block != w[model.FFNDown].Block {
+		step = len(a.row)
+	}
+	for first := 0; first < len(a.row); first += step {
+		a.tile.first, a.tile.rows = first, min(step, len(a.row)-first)
 		if err := a.attention(p, l); err != nil {
 			return err
 		}

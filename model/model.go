@@ -17,7 +17,7 @@ type Model struct {
 	Layers []Layer
 	Global Global
 	// Blocks are what a pass streams, in the order in which it needs them: the
-	// layers, then the head.
+	// layers, then the head. See [Model.Cut].
 	Blocks []Block
 }
 
@@ -92,7 +92,7 @@ func New(f *gguf.File) (*Model, error) {
 	if err := m.takeTensors(a); err != nil {
 		return nil, err
 	}
-	m.makeBlocks()
+	m.Cut(UnitLayer)
 	return m, nil
 }
 
@@ -174,17 +174,36 @@ func (g *Global) at(r Role) **Tensor {
 	panic("model: not a global role")
 }
 
-// makeBlocks groups the matrices into blocks. The embedding belongs to none:
-// a pass needs a row a token, which is read by itself.
-func (m *Model) makeBlocks() {
+// A Unit is how much of a model makes a block.
+type Unit string
+
+// The units.
+const (
+	UnitLayer  Unit = "layer"  // all matrices of a layer
+	UnitTensor Unit = "tensor" // each matrix by itself: smaller slots
+)
+
+// Cut groups the matrices into blocks. The embedding belongs to none: a pass
+// needs a row a token, which is read by itself. [New] cuts by layers; cutting
+// anew changes Blocks and the places of all tensors.
+func (m *Model) Cut(unit Unit) {
+	m.Blocks = nil
 	for i := range m.Layers {
+		name := "layer " + strconv.Itoa(i)
 		var ts []*Tensor
-		for r, t := range m.Layers[i] {
-			if t != nil && !Role(r).vector() {
+		for r, t := range m.Layers[i] { // the roles are in the order in which a pass uses them
+			if t == nil || Role(r).vector() {
+				continue
+			}
+			if unit == UnitTensor {
+				m.addBlock(name+" "+suffix[r], []*Tensor{t})
+			} else {
 				ts = append(ts, t)
 			}
 		}
-		m.addBlock("layer "+strconv.Itoa(i), ts)
+		if len(ts) > 0 {
+			m.addBlock(name, ts)
+		}
 	}
 	m.addBlock("output", []*Tensor{m.Global.Output})
 }

@@ -25,6 +25,7 @@ type Engine struct {
 	tokenizer *tokenizer.Tokenizer
 	config    *config
 	group     *stage.Group
+	plan      *Plan
 	stream    *Stream
 	pins      []*ring.Memory
 	rows      []ioactor.File // for rows of the embedding
@@ -72,15 +73,16 @@ func Open(path string, options ...Option) (*Engine, error) {
 	return e, nil
 }
 
-// start takes the memory, opens the files and starts the actors.
-func (e *Engine) start() error {
-	c, blocks := e.config, streamBlocks(e.model)
-	plan, err := dequant.NewPlan(tensors(e.model, c))
-	if err != nil {
+// start plans, takes the memory, opens the files and starts the actors.
+func (e *Engine) start() (err error) {
+	c := e.config
+	if e.plan, err = makePlan(e.model, c); err != nil {
 		return err
 	}
-	pinned := spread(len(blocks), c.pinned, c.buffers)
-	if e.pins, err = allocPins(plan, pinned); err != nil {
+	plan := e.plan
+	c.chunk, c.context, c.buffers = plan.Chunk, plan.Context, plan.Buffers
+	blocks, layout := streamBlocks(e.model), plan.layout
+	if e.pins, err = allocPins(layout, plan.pinned); err != nil {
 		return err
 	}
 	if e.rows, err = ioactor.OpenFiles(e.model.File.Paths); err != nil {
@@ -92,11 +94,11 @@ func (e *Engine) start() error {
 	}
 	var work int64
 	for b := range blocks {
-		if !pinned[b] {
-			work = max(work, plan.WorkBytes(b))
+		if !plan.pinned[b] {
+			work = max(work, layout.WorkBytes(b))
 		}
 	}
-	slots, err := ring.New(c.buffers, ioactor.LoadBytes(blocks), work)
+	slots, err := ring.New(plan.Buffers, ioactor.LoadBytes(blocks), work)
 	if err != nil {
 		return err
 	}
@@ -105,15 +107,35 @@ func (e *Engine) start() error {
 		slots.Close()
 		return err
 	}
-	e.stream = newStream(e.group, slots, backend, blocks, pinned, func(in, out *ring.Link) func(context.Context) error {
-		return (&dequant.Actor{Plan: plan, Pins: pinBytes(e.pins), Interleave: interleave, In: in, Out: out, Meter: e.dequantizer}).Run
+	e.stream = newStream(e.group, slots, backend, blocks, plan.pinned, func(in, out *ring.Link) func(context.Context) error {
+		return (&dequant.Actor{Plan: layout, Pins: pinBytes(e.pins), Interleave: interleave, In: in, Out: out, Meter: e.dequantizer}).Run
 	})
 	actor := compute.New(compute.Config{
 		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute,
-		Weights: &weights{stream: e.stream, plan: plan, pins: pinBytes(e.pins)},
+		Weights: &weights{stream: e.stream, plan: layout, pins: pinBytes(e.pins)},
 	})
 	e.group.Go("compute", actor.Run)
 	return nil
+}
+
+// makePlan plans for m, and leaves it cut as the plan says.
+func makePlan(m *model.Model, c *config) (*Plan, error) {
+	p, err := newPlanner(m, c, residentNow("/"))
+	if err != nil {
+		return nil, err
+	}
+	if c.planned() {
+		if err := p.limits(); err != nil {
+			return nil, err
+		}
+	}
+	plan := p.decide()
+	if plan == nil {
+		return nil, &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
+	}
+	plan.Backend = c.backend.String()
+	m.Cut(plan.Unit)
+	return plan, nil
 }
 
 // streamBlocks gives the model's blocks to ioactor, which knows no tensors.
@@ -153,20 +175,6 @@ func tensors(m *model.Model, c *config) [][]dequant.Tensor {
 // interleave makes panels of t's rows.
 func interleave(t *dequant.Tensor, dst, src []byte) {
 	kernel.Interleave(t.Type, t.Rows, t.Cols, dst, src)
-}
-
-// spread chooses which of n blocks are pinned: evenly, so that the reader
-// always has compute to hide behind. Where the ring has room for all that is
-// left, that is pinned too: it would be loaded once and lie there anyway.
-func spread(n, pins, buffers int) []bool {
-	pinned := make([]bool, n)
-	if pins >= n-buffers {
-		pins = n
-	}
-	for i := range pins {
-		pinned[i*n/pins] = true
-	}
-	return pinned
 }
 
 func allocPins(plan *dequant.Plan, pinned []bool) ([]*ring.Memory, error) {
@@ -237,6 +245,9 @@ func (e *Engine) embed(ctx context.Context, dst []float32, tokens []int32, raw [
 // Model returns what the engine knows of its model. The caller must not change
 // it.
 func (e *Engine) Model() *model.Model { return e.model }
+
+// Plan returns how the engine uses memory. The caller must not change it.
+func (e *Engine) Plan() *Plan { return e.plan }
 
 // Tokenizer returns the model's tokenizer, nil for an engine that was opened
 // without.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/model"
 )
 
 const (
@@ -19,24 +20,38 @@ const (
 type Option func(*config) error
 
 type config struct {
-	buffers     int
-	backend     Backend
-	threads     int
-	context     int // 0: the model's, up to maxDefaultContext
-	kv          compute.KVType
-	pinned      int
-	expand      bool
-	noTokenizer bool
+	memory       Memory
+	buffers      int        // 0: the planner's choice
+	pinned       int        // -1: the planner's choice
+	unit         model.Unit // "": the planner's choice
+	backend      Backend
+	threads      int
+	context      int
+	contextGiven bool
+	chunk        int // of the plan
+	kv           compute.KVType
+	rates        Rates
+	expand       bool
+	noTokenizer  bool
 }
 
 func newConfig(options []Option) (*config, error) {
-	c := &config{buffers: defaultBuffers, threads: runtime.GOMAXPROCS(0), kv: compute.KVF16}
+	c := &config{threads: runtime.GOMAXPROCS(0), kv: compute.KVF16, pinned: -1}
 	for _, o := range options {
 		if err := o(c); err != nil {
 			return nil, err
 		}
 	}
+	if c.rates == (Rates{}) {
+		c.rates = defaultRates(c.threads)
+	}
 	return c, nil
+}
+
+// planned reports whether the planner chooses what to pin: if a ceiling was
+// given, or nothing at all was said about the ring.
+func (c *config) planned() bool {
+	return c.memory != Memory{} || c.buffers == 0 && c.pinned < 0 && c.backend.opener == nil
 }
 
 func atLeast(n, least int, what string, to *int) error {
@@ -47,11 +62,36 @@ func atLeast(n, least int, what string, to *int) error {
 	return nil
 }
 
+// WithMemory sets a ceiling for the memory of the whole process. Within it the
+// engine keeps as many blocks as fit and streams the rest; [Open] fails with a
+// [MemoryError] if the model cannot run in it. The default, if neither buffers
+// nor pins nor a backend are asked for either, is what is available. The plan
+// counts one session of the engine's context; what the rest of the program
+// takes after Open, and further sessions, come on top. Go's own memory limit
+// (debug.SetMemoryLimit) is left to the program: [Plan.GoBytes] is a good value.
+func WithMemory(m Memory) Option {
+	return func(c *config) error { c.memory = m; return nil }
+}
+
 // WithBuffers sets the depth of the ring, the number of slots: 1 reads and
-// computes alternately; 2, the default, loads a block while another computes;
-// with 3 reading, dequantizing and computing overlap.
+// computes alternately, 2 loads a block while another computes, with 3 reading,
+// dequantizing and computing overlap. The default is the planner's choice. Asked
+// for without [WithMemory], all blocks are streamed.
 func WithBuffers(n int) Option {
 	return func(c *config) error { return atLeast(n, 1, "buffers", &c.buffers) }
+}
+
+// WithUnit sets what a block is, a layer or a tensor: smaller blocks need smaller
+// slots, larger ones fewer and longer reads. The default is the planner's
+// choice, or layers where nothing is planned. The logits do not depend on it.
+func WithUnit(u model.Unit) Option {
+	return func(c *config) error {
+		if u != model.UnitLayer && u != model.UnitTensor {
+			return fmt.Errorf("unit %q: not %s or %s", u, model.UnitLayer, model.UnitTensor)
+		}
+		c.unit = u
+		return nil
+	}
 }
 
 // WithBackend sets how blocks are read. The default is [Pread].
@@ -69,7 +109,7 @@ func WithThreads(n int) Option {
 // WithContext sets how many positions a sequence may have. The default is the
 // context that the model was trained for, but at most 4096.
 func WithContext(n int) Option {
-	return func(c *config) error { return atLeast(n, 1, "context", &c.context) }
+	return func(c *config) error { c.contextGiven = true; return atLeast(n, 1, "context", &c.context) }
 }
 
 // WithKV sets the number format of the KV cache: "f16", the default, or "f32".
@@ -84,8 +124,8 @@ func WithKV(kind compute.KVType) Option {
 }
 
 // WithPinned keeps n blocks in memory once the first pass has brought them,
-// spread evenly over the layers. The default is none, unless the ring has room
-// for all blocks anyway. The logits do not depend on it.
+// spread evenly over the layers; all if the ring has room for the rest. The
+// default is the planner's choice. The logits do not depend on it.
 func WithPinned(n int) Option {
 	return func(c *config) error { return atLeast(n, 0, "pinned blocks", &c.pinned) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/stage"
@@ -19,8 +20,10 @@ type Session struct {
 	// The buffers of the passes that this session starts.
 	feeds  [1]Feed
 	pass   compute.Pass
-	logits [][]float32
-	row    []byte // one row of the embedding as it lies in the file
+	before []int // lengths of the feeds' sessions
+	flat   []float32
+	logits [][]float32 // parts of flat, by feed
+	row    []byte      // one row of the embedding as it lies in the file
 }
 
 // A Feed is what one session puts into a pass.
@@ -86,44 +89,86 @@ func (e *Engine) Feed(ctx context.Context, feeds ...Feed) ([][]float32, error) {
 	return e.feed(ctx, feeds, nil)
 }
 
+// feed computes feeds in passes of at most the chunk that the engine's plan
+// allows; most often that is one.
 func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blocks int)) ([][]float32, error) {
-	s := feeds[0].Session
-	tokens, wanted := 0, 0
-	s.pass.Spans = s.pass.Spans[:0]
-	for i, f := range feeds {
-		if len(f.Tokens) == 0 || f.Logits < 0 || f.Logits > len(f.Tokens) {
-			return nil, fmt.Errorf("feed: %d tokens with %d logits", len(f.Tokens), f.Logits)
-		}
-		if used, room := f.Session.cache.Len(), f.Session.cache.Room(); used+len(f.Tokens) > room {
-			return nil, fmt.Errorf("%w: %d of %d positions are used, and %d tokens more", compute.ErrFull, used, room, len(f.Tokens))
-		}
-		for _, other := range feeds[:i] {
-			if other.Session == f.Session {
-				return nil, errors.New("feed: a session twice in one pass")
-			}
-		}
-		tokens, wanted = tokens+len(f.Tokens), wanted+f.Logits
-		s.pass.Spans = append(s.pass.Spans, compute.Span{Cache: f.Session.cache, Tokens: len(f.Tokens), Logits: f.Logits})
-	}
-	s.pass.Hidden, s.pass.Logits = grow(s.pass.Hidden, tokens*e.model.Dim), grow(s.pass.Logits, wanted*e.model.Vocab)
-	s.pass.Ctx, s.pass.Progress = ctx, progress
-	hidden := s.pass.Hidden
-	for _, f := range feeds {
-		if err := e.embed(ctx, hidden, f.Tokens, s.row); err != nil {
-			return nil, err
-		}
-		hidden = hidden[len(f.Tokens)*e.model.Dim:]
-	}
-	if err := e.run(&s.pass); err != nil {
+	tokens, wanted, err := countFeeds(feeds)
+	if err != nil {
 		return nil, err
 	}
-	s.logits = s.logits[:0]
-	rest := s.pass.Logits
+	s := feeds[0].Session
+	s.before, s.flat = s.before[:0], grow(s.flat, wanted*e.model.Vocab)
+	for _, f := range feeds {
+		s.before = append(s.before, f.Session.Len())
+	}
+	chunk := e.config.chunk
+	passes, rest := (tokens+chunk-1)/chunk, s.flat
+	s.pass.Ctx, s.pass.Progress = ctx, progress
+	for i := range passes {
+		if progress != nil && passes > 1 {
+			s.pass.Progress = func(done, blocks int) { progress(i*blocks+done, passes*blocks) }
+		}
+		err := s.fill(feeds, i*chunk, chunk, &rest)
+		if err == nil {
+			err = e.run(&s.pass)
+		}
+		if err != nil {
+			for i, f := range feeds { // of which passes before may have been computed
+				f.Session.Truncate(s.before[i])
+			}
+			return nil, err
+		}
+	}
+	s.logits, rest = s.logits[:0], s.flat
 	for _, f := range feeds {
 		n := f.Logits * e.model.Vocab
 		s.logits, rest = append(s.logits, rest[:n:n]), rest[n:]
 	}
 	return s.logits, nil
+}
+
+func countFeeds(feeds []Feed) (tokens, wanted int, err error) {
+	for i, f := range feeds {
+		if len(f.Tokens) == 0 || f.Logits < 0 || f.Logits > len(f.Tokens) {
+			return 0, 0, fmt.Errorf("feed: %d tokens with %d logits", len(f.Tokens), f.Logits)
+		}
+		if used, room := f.Session.cache.Len(), f.Session.cache.Room(); used+len(f.Tokens) > room {
+			return 0, 0, fmt.Errorf("%w: %d of %d positions are used, and %d tokens more", compute.ErrFull, used, room, len(f.Tokens))
+		}
+		for _, other := range feeds[:i] {
+			if other.Session == f.Session {
+				return 0, 0, errors.New("feed: a session twice in one pass")
+			}
+		}
+		tokens, wanted = tokens+len(f.Tokens), wanted+f.Logits
+	}
+	return tokens, wanted, nil
+}
+
+// fill makes s.pass the pass of n tokens of feeds behind the first skip, and
+// takes room for its logits from the front of logits.
+func (s *Session) fill(feeds []Feed, skip, n int, logits *[]float32) error {
+	e, dim := s.engine, s.engine.model.Dim
+	p, wanted := &s.pass, 0
+	p.Spans, p.Hidden = p.Spans[:0], p.Hidden[:0]
+	for _, f := range feeds {
+		part := f.Tokens[min(skip, len(f.Tokens)):min(skip+n, len(f.Tokens))]
+		if len(part) > 0 {
+			// The tokens with logits are the last of f, and so of this part.
+			w := max(0, skip+len(part)-max(skip, len(f.Tokens)-f.Logits))
+			p.Spans = append(p.Spans, compute.Span{Cache: f.Session.cache, Tokens: len(part), Logits: w})
+			at := len(p.Hidden)
+			p.Hidden = slices.Grow(p.Hidden, len(part)*dim)[:at+len(part)*dim]
+			if err := e.embed(p.Ctx, p.Hidden[at:], part, s.row); err != nil {
+				return err
+			}
+			wanted += w
+			n -= len(part)
+		}
+		skip = max(0, skip-len(f.Tokens))
+	}
+	p.Logits, *logits = (*logits)[:wanted*e.model.Vocab], (*logits)[wanted*e.model.Vocab:]
+	return nil
 }
 
 // run hands p to the compute actor and waits for the outcome. It does not

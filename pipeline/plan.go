@@ -1,0 +1,394 @@
+package pipeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/dequant"
+	"github.com/layerpipe/layerpipe/ioactor"
+	"github.com/layerpipe/layerpipe/model"
+)
+
+// A Plan says how an engine uses memory: what stays, what streams, and what
+// everything takes. [Engine.Plan] tells the one that is followed.
+type Plan struct {
+	Ceiling int64  `json:"ceiling_bytes"` // what the process may take; 0 if nothing sets a limit
+	Source  string `json:"ceiling_source"`
+	Total   int64  `json:"total_bytes"` // what it will take at most
+	Items   []Item `json:"items"`       // and for what
+
+	Buffers int            `json:"buffers"`
+	Unit    model.Unit     `json:"unit"`
+	Backend string         `json:"backend"`
+	KV      compute.KVType `json:"kv"`
+	Context int            `json:"context"`
+	Chunk   int            `json:"prompt_chunk"` // tokens of a prompt in one pass
+
+	Blocks        int    `json:"blocks"`
+	PinnedBlocks  int    `json:"pinned_blocks"`
+	PinnedBytes   int64  `json:"pinned_bytes"`
+	StreamedBytes int64  `json:"streamed_bytes"` // read for each pass
+	ModelBytes    int64  `json:"model_bytes"`    // all blocks
+	Floor         int64  `json:"floor_bytes"`    // the least memory that works
+	Warning       string `json:"warning,omitempty"`
+
+	// SecondsPerToken is what decoding should take, from the rates that the
+	// plan was made with; 0 without.
+	SecondsPerToken float64 `json:"seconds_per_token,omitempty"`
+	Rates           Rates   `json:"rates"`
+
+	pinned []bool
+	layout *dequant.Plan
+}
+
+// GoBytes is what the plan leaves to Go's runtime: everything but slots, pins
+// and the KV cache, which lie outside its heap. As a limit
+// (debug.SetMemoryLimit) it keeps garbage from breaking the ceiling.
+func (p *Plan) GoBytes() int64 {
+	n := p.Total - p.PinnedBytes
+	for _, i := range p.Items {
+		if i.Name == itemSlots || i.Name == itemKV {
+			n -= i.Bytes
+		}
+	}
+	return n
+}
+
+const (
+	itemSlots = "slots"
+	itemKV    = "KV cache"
+)
+
+// An Item is one use of memory.
+type Item struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Rates are how fast the machine is, in bytes of weights a second.
+type Rates struct {
+	Storage float64 `json:"storage_bytes_per_second"`
+	Compute float64 `json:"compute_bytes_per_second"`
+}
+
+// defaultRates are used where nothing has been measured: an ordinary solid
+// state disk, and some 6 GB/s for each thread.
+func defaultRates(threads int) Rates {
+	return Rates{Storage: 1.5e9, Compute: 6e9 * float64(threads)}
+}
+
+// reserve is for what cannot be known before: garbage between two collections,
+// stacks, page tables.
+const reserve = 16 << 20
+
+const (
+	leastChunk   = 8
+	mostChunk    = 2048
+	leastContext = 512 // what a context that nobody asked for shrinks to at most
+)
+
+// planner makes plans for one model.
+type planner struct {
+	model   *model.Model
+	config  *config
+	base    int64 // what the process takes already, and the vectors
+	ceiling int64 // 0: none
+	source  string
+	rates   Rates
+	cuts    []cut
+}
+
+// A cut is the model in blocks of one unit.
+type cut struct {
+	unit   model.Unit
+	layout *dequant.Plan
+	blocks []Block
+	sizes  []blockSize
+	slot   int64 // bytes of a slot for the largest block
+}
+
+type blockSize struct{ file, pin int64 }
+
+// newPlanner prepares the planning of m. It may leave m cut in any way.
+func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
+	p := &planner{model: m, config: c, base: base, rates: c.rates}
+	for _, t := range m.Vectors() {
+		p.base += t.Size
+	}
+	units := []model.Unit{c.unit}
+	if c.unit == "" {
+		units = []model.Unit{model.UnitLayer, model.UnitTensor}
+		if !c.planned() {
+			units = units[:1]
+		}
+	}
+	for _, unit := range units {
+		m.Cut(unit)
+		layout, err := dequant.NewPlan(tensors(m, c))
+		if err != nil {
+			return nil, err
+		}
+		k := cut{unit: unit, layout: layout, blocks: streamBlocks(m)}
+		var work int64
+		for b := range k.blocks {
+			k.sizes = append(k.sizes, blockSize{k.blocks[b].Bytes(), layout.PinBytes(b)})
+			work = max(work, layout.WorkBytes(b))
+		}
+		k.slot = ioactor.LoadBytes(k.blocks) + work
+		p.cuts = append(p.cuts, k)
+	}
+	return p, nil
+}
+
+// limits finds the ceiling.
+func (p *planner) limits() error {
+	available, source, known := availableMemory("/")
+	m := p.config.memory
+	switch {
+	case m.floor:
+		p.ceiling, p.source = p.floor(), "the floor"
+	case m.share > 0:
+		var files int64
+		for _, n := range p.model.File.Sizes {
+			files += n
+		}
+		p.ceiling, p.source = int64(m.share*float64(files)), fmt.Sprintf("%g%% of the model's %s", 100*m.share, mib(files))
+	case m.bytes > 0:
+		p.ceiling, p.source = m.bytes, "as asked for"
+	case known:
+		p.ceiling, p.source = available, source
+	}
+	if floor := p.floor(); p.ceiling > 0 && p.ceiling < floor {
+		return &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: floor}
+	}
+	return nil
+}
+
+// needs lists what the process takes besides pins, with so many positions of
+// context, tokens in a pass, and slots.
+func (p *planner) needs(k *cut, context, chunk, buffers int) []Item {
+	m, c := p.model, p.config
+	kv, err := compute.CacheBytes(&m.Params, c.kv, context)
+	if err != nil {
+		kv = 1 << 60
+	}
+	return []Item{
+		{"process, tokenizer and norms", p.base},
+		{"reserve", reserve},
+		{itemKV, kv},
+		{"scratch", compute.ScratchBytes(&m.Params, k.unit, c.threads, chunk, context)},
+		{"hidden states and logits", 4 * (int64(chunk)*int64(m.Dim) + int64(m.Vocab))},
+		{itemSlots, int64(buffers) * k.slot},
+	}
+}
+
+func sum(items []Item) (n int64) {
+	for _, i := range items {
+		n += i.Bytes
+	}
+	return n
+}
+
+// floor is the least that works.
+func (p *planner) floor() int64 {
+	context := p.config.context
+	if !p.config.contextGiven {
+		context = min(context, leastContext)
+	}
+	var least int64
+	for i := range p.cuts {
+		k := &p.cuts[i]
+		n := sum(p.needs(k, context, min(leastChunk, context), cmp.Or(p.config.buffers, 1)))
+		if pins := p.config.pinned; pins > 0 {
+			for b, pinned := range spread(len(k.blocks), pins) {
+				if pinned {
+					n += k.sizes[b].pin
+				}
+			}
+		}
+		if least == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// decide makes the plan that decodes fastest within the ceiling.
+func (p *planner) decide() *Plan {
+	var best *Plan
+	for i := range p.cuts {
+		for _, buffers := range p.depths() {
+			plan := p.try(&p.cuts[i], buffers)
+			// Something simpler is kept unless the other is clearly faster.
+			if plan != nil && (best == nil || plan.SecondsPerToken < 0.98*best.SecondsPerToken) {
+				best = plan
+			}
+		}
+	}
+	return best
+}
+
+// depths are the numbers of slots to try, the preferred first.
+func (p *planner) depths() []int {
+	if p.config.buffers > 0 {
+		return []int{p.config.buffers}
+	}
+	if !p.config.planned() {
+		return []int{defaultBuffers}
+	}
+	return []int{2, 3, 4, 1}
+}
+
+// try plans with one cut and depth; nil if that does not fit.
+func (p *planner) try(k *cut, buffers int) *Plan {
+	c := p.config
+	context, chunk := c.context, min(c.context, mostChunk)
+	if p.ceiling > 0 {
+		for !c.contextGiven && context > leastContext {
+			kv, err := compute.CacheBytes(&p.model.Params, c.kv, context)
+			if err == nil && kv <= p.ceiling/4 {
+				break
+			}
+			context = max(context/2, leastContext)
+		}
+		chunk = min(chunk, context)
+		for chunk > leastChunk && compute.ScratchBytes(&p.model.Params, k.unit, c.threads, chunk, context)+4*int64(chunk)*int64(p.model.Dim) > p.ceiling/16 {
+			chunk = max(chunk/2, leastChunk)
+		}
+	}
+	items := p.needs(k, context, chunk, buffers)
+	room := int64(1) << 62
+	if p.ceiling > 0 {
+		if room = p.ceiling - sum(items); room < 0 {
+			return nil
+		}
+	}
+	var pinned []bool
+	switch {
+	case c.pinned >= 0:
+		pinned = spread(len(k.blocks), c.pinned)
+	case c.planned():
+		pinned = choosePins(k.sizes, room)
+	default:
+		pinned = make([]bool, len(k.blocks))
+	}
+	pinned = pinRest(pinned, k.sizes, room, buffers)
+
+	plan := &Plan{
+		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv, Context: context, Chunk: chunk,
+		Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, pinned: pinned, layout: k.layout,
+	}
+	for b, s := range k.sizes {
+		plan.ModelBytes += s.file
+		if pinned[b] {
+			plan.PinnedBlocks++
+			plan.PinnedBytes += s.pin
+		} else {
+			plan.StreamedBytes += s.file
+		}
+	}
+	if plan.PinnedBytes > room {
+		return nil
+	}
+	plan.Items = append(items, Item{"pinned blocks", plan.PinnedBytes})
+	plan.Total = sum(plan.Items)
+	plan.SecondsPerToken = simulate(k.sizes, pinned, buffers, p.rates).Seconds()
+	return plan
+}
+
+// spread chooses pins of n blocks, evenly, so that the reader always has
+// compute to hide behind.
+func spread(n, pins int) []bool {
+	pinned := make([]bool, n)
+	pins = min(pins, n)
+	for i := range pins {
+		pinned[i*n/pins] = true
+	}
+	return pinned
+}
+
+// pinRest pins the blocks that are left if the ring has a slot for each of
+// them anyway: they would be loaded once and lie there.
+func pinRest(pinned []bool, sizes []blockSize, room int64, buffers int) []bool {
+	left, bytes := 0, int64(0)
+	for b, is := range pinned {
+		if !is {
+			left++
+		}
+		bytes += sizes[b].pin
+	}
+	if left > buffers || bytes > room {
+		return pinned
+	}
+	for b := range pinned {
+		pinned[b] = true
+	}
+	return pinned
+}
+
+// choosePins fills room with blocks that are spread evenly over the pass: it
+// walks through them with a credit that grows by each block's share of the
+// room, and pins whenever the credit suffices. What is left goes to the largest
+// blocks that fit.
+func choosePins(sizes []blockSize, room int64) []bool {
+	var total int64
+	for _, s := range sizes {
+		total += s.pin
+	}
+	pinned := make([]bool, len(sizes))
+	share, credit := min(1, float64(room)/float64(max(total, 1))), 0.0
+	for b, s := range sizes {
+		credit += share * float64(s.pin)
+		if credit >= float64(s.pin)*0.999999 && s.pin <= room {
+			pinned[b] = true
+			credit -= float64(s.pin)
+			room -= s.pin
+		}
+	}
+	order := make([]int, len(sizes))
+	for b := range order {
+		order[b] = b
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[b].pin, sizes[a].pin) })
+	for _, b := range order {
+		if !pinned[b] && sizes[b].pin <= room {
+			pinned[b] = true
+			room -= sizes[b].pin
+		}
+	}
+	return pinned
+}
+
+// simulate runs passes of one token through the ring: a block is read when a
+// slot is free and the block before has been read, and computed when it is
+// there and the block before has been computed. It returns the time of a pass in
+// the steady state.
+func simulate(sizes []blockSize, pinned []bool, buffers int, r Rates) time.Duration {
+	var (
+		read, computed float64                    // when the last of each ended
+		free           = make([]float64, buffers) // when each slot was freed, a ring
+		slot           int
+		start          float64
+	)
+	const passes = 4
+	for pass := range passes {
+		if pass == passes-1 {
+			start = computed
+		}
+		for b, s := range sizes {
+			need := float64(s.file) / r.Compute
+			if pinned[b] {
+				computed += need
+				continue
+			}
+			read = max(read, free[slot]) + float64(s.file)/r.Storage
+			computed = max(computed, read) + need
+			free[slot] = computed
+			slot = (slot + 1) % buffers
+		}
+	}
+	return time.Duration((computed - start) * float64(time.Second))
+}
