@@ -47,20 +47,20 @@ var avx2 = [len(families)]kernels{
 }
 
 // vnni holds the kernels for machines that have VNNI with 512 bits.
-var vnni = [len(families)]wideFunc{
-	gguf.Q4_0:   mulQ4_0VNNI,
-	gguf.Q4_1:   mulQ4_1VNNI,
-	gguf.Q5_0:   mulQ5_0VNNI,
-	gguf.Q5_1:   mulQ5_1VNNI,
-	gguf.Q8_0:   mulQ8_0VNNI,
-	gguf.IQ4_NL: mulIQ4_NLVNNI,
-	gguf.MXFP4:  mulMXFP4VNNI,
-	gguf.Q2_K:   mulQ2_KVNNI,
-	gguf.Q3_K:   mulQ3_KVNNI,
-	gguf.Q4_K:   mulQ4_KVNNI,
-	gguf.Q5_K:   mulQ5_KVNNI,
-	gguf.Q6_K:   mulQ6_KVNNI,
-	gguf.IQ4_XS: mulIQ4_XSVNNI,
+var vnni = [len(families)][2]wideFunc{
+	gguf.Q4_0:   {mulQ4_0x4VNNI, mulQ4_0x8VNNI},
+	gguf.Q4_1:   {mulQ4_1x4VNNI, mulQ4_1x8VNNI},
+	gguf.Q5_0:   {mulQ5_0x4VNNI, mulQ5_0x8VNNI},
+	gguf.Q5_1:   {mulQ5_1x4VNNI, mulQ5_1x8VNNI},
+	gguf.Q8_0:   {mulQ8_0x4VNNI, mulQ8_0x8VNNI},
+	gguf.IQ4_NL: {mulIQ4_NLx4VNNI, mulIQ4_NLx8VNNI},
+	gguf.MXFP4:  {mulMXFP4x4VNNI, mulMXFP4x8VNNI},
+	gguf.Q2_K:   {mulQ2_Kx4VNNI, mulQ2_Kx8VNNI},
+	gguf.Q3_K:   {mulQ3_Kx4VNNI, mulQ3_Kx8VNNI},
+	gguf.Q4_K:   {mulQ4_Kx4VNNI, mulQ4_Kx8VNNI},
+	gguf.Q5_K:   {mulQ5_Kx4VNNI, mulQ5_Kx8VNNI},
+	gguf.Q6_K:   {mulQ6_Kx4VNNI, mulQ6_Kx8VNNI},
+	gguf.IQ4_XS: {mulIQ4_XSx4VNNI, mulIQ4_XSx8VNNI},
 }
 
 var avx2Float = [len(families)]floatKernels{

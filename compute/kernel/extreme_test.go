@@ -79,7 +79,7 @@ func TestExtremes(t *testing.T) {
 					}
 					t.Run(weight.name+"/"+act.name, func(t *testing.T) {
 						rng := rand.New(rand.NewPCG(5, 5))
-						const rows, k, n = 17, 256, 9
+						const rows, k, n = 17, 256, 13
 						w := randomMatrix(rng, typ, rows, k)
 						scales := *w
 						scales.Data = append([]byte(nil), w.Data...)
@@ -125,7 +125,7 @@ func TestLargestSums(t *testing.T) {
 		const k = 256
 		for _, b := range []byte{0x00, 0x7f, 0x80, 0xff} {
 			for _, sign := range []float32{1, -1} {
-				const rows = 16
+				const rows = 24 // two panels at once, and one
 				w := &Matrix{Type: typ, Rows: rows, Cols: k, Data: make([]byte, rows*typ.RowBytes(k))}
 				for i := range w.Data {
 					w.Data[i] = b

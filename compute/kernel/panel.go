@@ -16,16 +16,16 @@ import (
 // memory at all; a product with more columns does not wait for memory.
 //
 // wide, if there is one, does the same for two panels that begin stride bytes
-// apart and for two groups of columns.
+// apart, and for one group of columns or two.
 type kernels struct {
 	interleave func(nb int, dst, src *byte, stride int)
 	mul        [group]mulFunc
-	wide       wideFunc
+	wide       [2]wideFunc
 }
 
 type (
 	mulFunc  = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
-	wideFunc = func(nb int, panels *byte, stride int, recs, recs2 *byte, dst *float32, ldd int)
+	wideFunc = func(nb int, panels *byte, stride int, fetch, fetch2 uintptr, recs, recs2 *byte, dst *float32, ldd int)
 )
 
 // fast holds by type the kernels that this machine runs; they are nil for a
@@ -67,7 +67,7 @@ func mulPanels(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r0, r1 in
 	for c0 := 0; c0 < a.n; c0 += blockColumns {
 		c1 := min(c0+blockColumns, a.n)
 		r := r0
-		if k.wide != nil && c1-c0 >= 2*group {
+		if k.wide[0] != nil && c1-c0 >= group {
 			for ; r+16 <= whole; r += 16 {
 				mulRows(dst, ldd, w, a, k, ws, r, 2, c0, c1)
 			}
@@ -111,14 +111,15 @@ func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspa
 		}
 		c := c0
 		if panels == 2 {
-			for ; c+2*group <= c1; c += 2 * group {
-				mulWide(k.wide, n, from, stride, a, c, b, dst[c*ldd+r:], ldd)
+			for groups := 2; c+group <= c1; c += groups * group {
+				groups = min(groups, (c1-c)/group)
+				mulWide(k.wide[groups-1], n, from, stride, fetch, fetch+uintptr(8*nb*size), a, c, groups, b, dst[c*ldd+r:], ldd)
 			}
 		}
 		for ; c < c1; c += group {
 			width := min(group, c1-c)
 			for p := range panels {
-				mulGroup(k.mul[width-1], n, from[p*stride:], fetch, a, c, width, b, dst[c*ldd+r+8*p:], ldd)
+				mulGroup(k.mul[width-1], n, from[p*stride:], fetch+uintptr(8*nb*size*p), a, c, width, b, dst[c*ldd+r+8*p:], ldd)
 			}
 		}
 	}
@@ -136,12 +137,16 @@ func mulGroup(mul mulFunc, n int, panel []byte, fetch uintptr, a *Acts, c, width
 	mul(n, &panel[0], fetch, &a.recs[a.record(c, width, b)], &dst[0], ldd)
 }
 
-// mulWide calls a kernel for n blocks from block b on of two panels, and two
-// groups of columns from c on.
+// mulWide calls a kernel for n blocks from block b on of two panels, and one or
+// two groups of columns from c on.
 //
 //go:noinline
-func mulWide(mul wideFunc, n int, panels []byte, stride int, a *Acts, c, b int, dst []float32, ldd int) {
-	mul(n, &panels[0], stride, &a.recs[a.record(c, group, b)], &a.recs[a.record(c+group, group, b)], &dst[0], ldd)
+func mulWide(mul wideFunc, n int, panels []byte, stride int, fetch, fetch2 uintptr, a *Acts, c, groups, b int, dst []float32, ldd int) {
+	var recs2 *byte
+	if groups == 2 {
+		recs2 = &a.recs[a.record(c+group, group, b)]
+	}
+	mul(n, &panels[0], stride, fetch, fetch2, &a.recs[a.record(c, group, b)], recs2, &dst[0], ldd)
 }
 
 // mulLastRows multiplies rows [r, r1), fewer than eight at the end of a matrix,

@@ -22,7 +22,10 @@ func mulQ4_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ4_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_0VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ4_0x4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ4_0x8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ4_1 is putIn for eight rows of nb blocks.
 //
@@ -42,7 +45,10 @@ func mulQ4_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ4_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_1VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ4_1x4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ4_1x8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ5_0 is putIn for eight rows of nb blocks.
 //
@@ -62,7 +68,10 @@ func mulQ5_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ5_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_0VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ5_0x4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ5_0x8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ5_1 is putIn for eight rows of nb blocks.
 //
@@ -82,7 +91,10 @@ func mulQ5_1x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ5_1x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_1VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ5_1x4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ5_1x8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ8_0 is putIn for eight rows of nb blocks.
 //
@@ -102,7 +114,10 @@ func mulQ8_0x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ8_0x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ8_0VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ8_0x4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ8_0x8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveIQ4_NL is putIn for eight rows of nb blocks.
 //
@@ -122,7 +137,10 @@ func mulIQ4_NLx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, l
 func mulIQ4_NLx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_NLVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulIQ4_NLx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ4_NLx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveMXFP4 is putIn for eight rows of nb blocks.
 //
@@ -142,7 +160,10 @@ func mulMXFP4x3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ld
 func mulMXFP4x4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulMXFP4VNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulMXFP4x4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulMXFP4x8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ2_K is putIn for eight rows of nb blocks.
 //
@@ -162,7 +183,10 @@ func mulQ2_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ2_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ2_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ2_Kx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ2_Kx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ3_K is putIn for eight rows of nb blocks.
 //
@@ -182,7 +206,10 @@ func mulQ3_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ3_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ3_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ3_Kx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ3_Kx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ4_K is putIn for eight rows of nb blocks.
 //
@@ -202,7 +229,10 @@ func mulQ4_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ4_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ4_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ4_Kx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ4_Kx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ5_K is putIn for eight rows of nb blocks.
 //
@@ -222,7 +252,10 @@ func mulQ5_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ5_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ5_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ5_Kx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ5_Kx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveQ6_K is putIn for eight rows of nb blocks.
 //
@@ -242,7 +275,10 @@ func mulQ6_Kx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd
 func mulQ6_Kx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulQ6_KVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulQ6_Kx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulQ6_Kx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 // interleaveIQ4_XS is putIn for eight rows of nb blocks.
 //
@@ -262,7 +298,10 @@ func mulIQ4_XSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, l
 func mulIQ4_XSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
 //go:noescape
-func mulIQ4_XSVNNI(nb int, panels *byte, stride int, recs *byte, recs2 *byte, dst *float32, ldd int)
+func mulIQ4_XSx4VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ4_XSx8VNNI(nb int, panels *byte, stride int, fetch uintptr, fetch2 uintptr, recs *byte, recs2 *byte, dst *float32, ldd int)
 
 //go:noescape
 func mulF32x1(n8 int, rows *byte, stride int, next uintptr, x *float32, ldx int, dst *float32, ldd int)

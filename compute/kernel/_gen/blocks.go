@@ -35,8 +35,8 @@ var blockTypes = []blockType{
 // take their signs, and summed in 32-bit lanes.
 //
 // VNNI: products of bytes are summed in 32-bit lanes.
-func (t *blockType) mul(n int) {
-	m := begin(t.name, n, rec32)
+func (t *blockType) mul(n int, wide bool) {
+	m := begin(t.name, n, wide, rec32)
 	signed := t.signed && !m.wide
 	acc := m.vecs()
 	for c := range acc {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -13,7 +15,7 @@ type machine struct {
 	wide      bool
 	n         int             // columns
 	panels    []reg.GPVirtual // one or two
-	fetch     reg.GPVirtual   // narrow only
+	fetch     []reg.GPVirtual // what to bring into the cache, for each panel
 	recs      []reg.GPVirtual // of each group
 	recSize   int
 	dst       []reg.GPVirtual // of each group
@@ -22,12 +24,12 @@ type machine struct {
 }
 
 // begin starts a kernel.
-func begin(name string, n, recSize int) *machine {
-	m := &machine{wide: n > group, n: n, recSize: recSize}
+func begin(name string, n int, wide bool, recSize int) *machine {
+	m := &machine{wide: wide, n: n, recSize: recSize}
 	if m.wide {
-		TEXT("mul"+name+"VNNI", NOSPLIT, "func(nb int, panels *byte, stride int, recs, recs2 *byte, dst *float32, ldd int)")
+		TEXT(fmt.Sprintf("mul%sx%dVNNI", name, n), NOSPLIT, "func(nb int, panels *byte, stride int, fetch, fetch2 uintptr, recs, recs2 *byte, dst *float32, ldd int)")
 	} else {
-		TEXT("mul"+name+"x"+string(rune('0'+n)), NOSPLIT, "func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
+		TEXT(fmt.Sprintf("mul%sx%d", name, n), NOSPLIT, "func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)")
 	}
 	Pragma("noescape")
 	m.nb = param("nb")
@@ -41,26 +43,26 @@ func begin(name string, n, recSize int) *machine {
 		m.ldd3 = GP64()
 		LEAQ(Mem{Base: m.ldd, Index: m.ldd, Scale: 2}, m.ldd3)
 	}
-	if m.wide {
-		second := param("stride")
-		m.panels = append(m.panels, param("panels"), second)
-		ADDQ(m.panels[0], second)
+	if n > group {
 		m.recs = append(m.recs, param("recs2"))
 		m.dst = append(m.dst, GP64())
 		LEAQ(Mem{Base: m.dst[0], Index: m.ldd, Scale: 4}, m.dst[1])
+	}
+	if wide {
+		second := param("stride")
+		m.panels = append(m.panels, param("panels"), second)
+		ADDQ(m.panels[0], second)
+		m.fetch = append(m.fetch, param("fetch"), param("fetch2"))
 	} else {
 		m.panels = append(m.panels, param("panel"))
-		m.fetch = param("fetch")
+		m.fetch = append(m.fetch, param("fetch"))
 	}
 	return m
 }
 
 // next goes to the next block of a panel, size bytes on, and ends the loop.
 func (m *machine) next(size int) {
-	if m.n < group {
-		ADDQ(U32(uint32(size)), m.fetch)
-	}
-	for _, p := range m.panels {
+	for _, p := range append(m.fetch, m.panels...) {
 		ADDQ(U32(uint32(size)), p)
 	}
 	for _, p := range m.recs {
@@ -70,11 +72,10 @@ func (m *machine) next(size int) {
 	JNZ(LabelRef("loop"))
 }
 
-// ahead fetches the cache lines of size bytes at off, where memory is slower
-// than the kernel.
+// ahead fetches the cache lines of size bytes at off.
 func (m *machine) ahead(off, size int) {
-	if m.n < group {
-		prefetch(m.fetch, off, size)
+	for _, p := range m.fetch {
+		prefetch(p, off, size)
 	}
 }
 

@@ -20,16 +20,18 @@ func main() {
 	for _, t := range blockTypes {
 		t.interleave()
 		for c := 1; c <= group; c++ {
-			t.mul(c)
+			t.mul(c, false)
 		}
-		t.mul(wideColumns)
+		t.mul(group, true)
+		t.mul(2*group, true)
 	}
 	for _, t := range superTypes {
 		t.interleave()
 		for c := 1; c <= group; c++ {
-			t.mul(c)
+			t.mul(c, false)
 		}
-		t.mul(wideColumns)
+		t.mul(group, true)
+		t.mul(2*group, true)
 	}
 	for _, t := range floatTypes {
 		for c := 1; c <= floatGroup; c++ {
@@ -50,11 +52,8 @@ func main() {
 }
 
 // group is the number of columns whose activations lie together. An AVX2 kernel
-// takes that many or fewer, a VNNI kernel two groups.
-const (
-	group       = 4
-	wideColumns = 2 * group
-)
+// takes that many or fewer, a VNNI kernel one or two groups.
+const group = 4
 
 // Sizes and offsets of activation records, as in acts.go.
 const (

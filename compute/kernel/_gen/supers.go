@@ -31,8 +31,8 @@ var superTypes = []superType{
 // multiplied by the sub-block's scale and summed in 32-bit lanes.
 //
 // VNNI: the products of a sub-block are summed in 32-bit lanes to begin with.
-func (t *superType) mul(n int) {
-	m := begin(t.name, n, rec256)
+func (t *superType) mul(n int, wide bool) {
+	m := begin(t.name, n, wide, rec256)
 	signed := t.signed && !m.wide
 	// The scales of sub-blocks as bytes, unpacked once per super-block:
 	// byte i%4 of vector i/4 is that of sub-block i.
