@@ -190,6 +190,37 @@ func TestNewTiny(t *testing.T) {
 	}
 }
 
+// A model can be cut anew, into smaller blocks and back.
+func TestCut(t *testing.T) {
+	m, err := model.New(tiny().parse(t))
+	require.NoError(t, err)
+	layers := m.Blocks
+
+	m.Cut(model.UnitTensor)
+	require.Len(t, m.Blocks, 2*7+1)
+	require.Equal(t, "layer 0 attn_q.weight", m.Blocks[0].Name)
+	require.Equal(t, "layer 1 ffn_down.weight", m.Blocks[13].Name)
+	require.Equal(t, "output", m.Blocks[14].Name)
+	last := -1
+	for i, layer := range m.Layers {
+		for r, ten := range layer {
+			if ten == nil || ten.Block < 0 {
+				continue
+			}
+			require.Equal(t, last+1, ten.Block, "layer %d, role %d: the blocks are in the order of use", i, r)
+			last = ten.Block
+			b := m.Blocks[ten.Block]
+			require.Equal(t, []model.Placed{{Tensor: ten.Tensor}}, b.Tensors)
+			require.Equal(t, []model.Extent{{File: ten.File, Off: ten.Offset, Size: ten.Size}}, b.Extents)
+		}
+	}
+	require.Equal(t, last+1, m.Global.Output.Block)
+
+	m.Cut(model.UnitLayer)
+	require.Equal(t, layers, m.Blocks)
+	checkBlocks(t, m)
+}
+
 // Shapes at the edge of what makes sense: what is a matrix stays one.
 func TestNewShapes(t *testing.T) {
 	for _, tc := range []struct {
