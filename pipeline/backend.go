@@ -16,9 +16,9 @@ type Backend struct {
 // The backends.
 var (
 	// Pread reads at positions, through the page cache.
-	Pread = Backend{"pread", func(p []string) (ioactor.Backend, error) { return ioactor.OpenPread(p) }}
+	Pread = Backend{"pread", func(p []string) (ioactor.Backend, error) { return ioactor.OpenPread(p, ioactor.HintNone) }}
 	// Mmap copies from a mapping of the files.
-	Mmap = Backend{"mmap", func(p []string) (ioactor.Backend, error) { return ioactor.OpenMmap(p) }}
+	Mmap = Backend{"mmap", func(p []string) (ioactor.Backend, error) { return ioactor.OpenMmap(p, ioactor.HintNone) }}
 )
 
 // Backends lists the backends that come with the package.

@@ -64,9 +64,7 @@ func Open(path string, options ...Option) (*Engine, error) {
 			return nil, fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", path, model.ErrModel, n, e.model.Vocab)
 		}
 	}
-	if c.context == 0 {
-		c.context = min(e.model.Context, maxDefaultContext)
-	}
+	c.setContext(e.model)
 	if err := e.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), e.free())
 	}
@@ -76,7 +74,7 @@ func Open(path string, options ...Option) (*Engine, error) {
 // start plans, takes the memory, opens the files and starts the actors.
 func (e *Engine) start() (err error) {
 	c := e.config
-	if e.plan, err = makePlan(e.model, c); err != nil {
+	if e.plan, err = makePlan(e.model, c, residentNow("/")); err != nil {
 		return err
 	}
 	plan := e.plan
@@ -118,9 +116,10 @@ func (e *Engine) start() (err error) {
 	return nil
 }
 
-// makePlan plans for m, and leaves it cut as the plan says.
-func makePlan(m *model.Model, c *config) (*Plan, error) {
-	p, err := newPlanner(m, c, residentNow("/"))
+// makePlan plans for m in a process that takes base bytes already, and leaves m
+// cut as the plan says.
+func makePlan(m *model.Model, c *config, base int64) (*Plan, error) {
+	p, err := newPlanner(m, c, base)
 	if err != nil {
 		return nil, err
 	}

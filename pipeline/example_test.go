@@ -109,7 +109,7 @@ func ExampleOpenStream() {
 // files with pread, as an object store would be read with its client.
 func ExampleNewBackend() {
 	mine := pipeline.NewBackend("mine", func(paths []string) (ioactor.Backend, error) {
-		return ioactor.OpenPread(paths)
+		return ioactor.OpenPread(paths, ioactor.HintNone)
 	})
 	engine, err := pipeline.Open(demo, pipeline.WithBackend(mine))
 	if err != nil {

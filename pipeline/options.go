@@ -48,6 +48,13 @@ func newConfig(options []Option) (*config, error) {
 	return c, nil
 }
 
+// setContext fills in the context that m gives where none was asked for.
+func (c *config) setContext(m *model.Model) {
+	if !c.contextGiven {
+		c.context = min(m.Context, maxDefaultContext)
+	}
+}
+
 // planned reports whether the planner chooses what to pin: if a ceiling was
 // given, or nothing at all was said about the ring.
 func (c *config) planned() bool {

@@ -194,14 +194,11 @@ func sum(items []Item) (n int64) {
 
 // floor is the least that works.
 func (p *planner) floor() int64 {
-	context := p.config.context
-	if !p.config.contextGiven {
-		context = min(context, leastContext)
-	}
+	context, chunk := p.least()
 	var least int64
 	for i := range p.cuts {
 		k := &p.cuts[i]
-		n := sum(p.needs(k, context, min(leastChunk, context), cmp.Or(p.config.buffers, 1)))
+		n := sum(p.needs(k, context, chunk, cmp.Or(p.config.buffers, 1)))
 		if pins := p.config.pinned; pins > 0 {
 			for b, pinned := range spread(len(k.blocks), pins) {
 				if pinned {
@@ -245,23 +242,14 @@ func (p *planner) depths() []int {
 // try plans with one cut and depth; nil if that does not fit.
 func (p *planner) try(k *cut, buffers int) *Plan {
 	c := p.config
-	context, chunk := c.context, min(c.context, mostChunk)
-	if p.ceiling > 0 {
-		for !c.contextGiven && context > leastContext {
-			kv, err := compute.CacheBytes(&p.model.Params, c.kv, context)
-			if err == nil && kv <= p.ceiling/4 {
-				break
-			}
-			context = max(context/2, leastContext)
-		}
-		chunk = min(chunk, context)
-		for chunk > leastChunk && compute.ScratchBytes(&p.model.Params, k.unit, c.threads, chunk, context)+4*int64(chunk)*int64(p.model.Dim) > p.ceiling/16 {
-			chunk = max(chunk/2, leastChunk)
-		}
-	}
+	context, chunk := p.comfort(k)
 	items := p.needs(k, context, chunk, buffers)
 	room := int64(1) << 62
 	if p.ceiling > 0 {
+		if sum(items) > p.ceiling {
+			context, chunk = p.least()
+			items = p.needs(k, context, chunk, buffers)
+		}
 		if room = p.ceiling - sum(items); room < 0 {
 			return nil
 		}
@@ -297,6 +285,38 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	plan.Total = sum(plan.Items)
 	plan.SecondsPerToken = simulate(k.sizes, pinned, buffers, p.rates).Seconds()
 	return plan
+}
+
+// comfort is how much context there is, unless one was asked for, and how many
+// tokens of a prompt go through in one pass, where memory is not so scarce that
+// it must be the least: a quarter of the memory for the one, a sixteenth for the
+// other.
+func (p *planner) comfort(k *cut) (context, chunk int) {
+	c := p.config
+	context = c.context
+	if p.ceiling == 0 {
+		return context, min(context, mostChunk)
+	}
+	for !c.contextGiven && context > leastContext {
+		if kv, err := compute.CacheBytes(&p.model.Params, c.kv, context); err == nil && kv <= p.ceiling/4 {
+			break
+		}
+		context = max(context/2, leastContext)
+	}
+	chunk = min(context, mostChunk)
+	for chunk > leastChunk && sum(p.needs(k, context, chunk, 0))-sum(p.needs(k, context, 0, 0)) > p.ceiling/16 {
+		chunk = max(chunk/2, leastChunk)
+	}
+	return context, chunk
+}
+
+// least is the smallest context and chunk.
+func (p *planner) least() (context, chunk int) {
+	context = p.config.context
+	if !p.config.contextGiven {
+		context = min(context, leastContext)
+	}
+	return context, min(leastChunk, context)
 }
 
 // spread chooses pins of n blocks, evenly, so that the reader always has

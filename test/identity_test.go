@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -73,6 +74,44 @@ func TestIdentity(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever the planner chooses, from the floor to all of the model, by layers
+// or by tensors, with a prompt in one pass or in chunks.
+func TestIdentityPlanned(t *testing.T) {
+	tokens := make([]int32, 40)
+	for i := range tokens {
+		tokens[i] = int32(3 + (i*i*7)%1000)
+	}
+	want, err := cell{pipeline.Pread, 1, 1, 0, false}.logits(t.Context(), demoModel, tokens)
+	require.NoError(t, err)
+	chunks, pinned := map[int]bool{}, map[int]bool{}
+	for _, unit := range []model.Unit{model.UnitLayer, model.UnitTensor} {
+		floor := planOf(t, pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithUnit(unit)).Total
+		for extra := int64(0); extra < 8<<20; extra += 700 << 10 {
+			e, err := pipeline.Open(demoModel, pipeline.WithUnit(unit), pipeline.WithMemory(pipeline.MemoryBytes(floor+extra+4<<20)))
+			require.NoError(t, err)
+			plan := e.Plan()
+			require.LessOrEqual(t, plan.Total, plan.Ceiling)
+			chunks[plan.Chunk], pinned[plan.PinnedBlocks] = true, true
+			s, err := e.NewSession(0)
+			require.NoError(t, err)
+			got, err := s.Feed(t.Context(), tokens, len(tokens))
+			require.NoError(t, err)
+			same(t, want, got, plan)
+			s.Close()
+			require.NoError(t, e.Close())
+		}
+	}
+	require.Greater(t, len(chunks), 1, "prompts were never cut")
+	require.Greater(t, len(pinned), 3, "the budgets made no difference")
+}
+
+func planOf(t *testing.T, options ...pipeline.Option) *pipeline.Plan {
+	e, err := pipeline.Open(demoModel, options...)
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	return e.Plan()
 }
 
 // A sequence has the same logits when strangers take turns with it, and after a
