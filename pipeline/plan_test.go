@@ -81,7 +81,7 @@ func TestPlanWithinCeiling(t *testing.T) {
 		require.InDelta(t, p.ModelBytes, p.StreamedBytes+p.PinnedBytes, 64<<10*float64(p.Blocks), "but for norms and alignment")
 		last = p.SecondsPerToken
 		if p.StreamedBytes > 0 {
-			require.Less(t, memory-p.Total, int64(80<<20), "%d MiB: room for another block is left", memory>>20)
+			require.Less(t, memory-p.Total, int64(120<<20), "%d MiB: room for another block is left", memory>>20)
 		}
 	}
 	require.InDelta(t, 3.7e9/12e9, last, 0.1, "all of it in memory at last: only arithmetic is left")
