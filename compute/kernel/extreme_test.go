@@ -46,7 +46,7 @@ var activations = []struct {
 		return float32(i)
 	}},
 	{"an infinity", func(_ *rand.Rand, i int) float32 {
-		if i == 200 {
+		if i == 50 {
 			return -inf
 		}
 		return float32(i)
@@ -65,9 +65,6 @@ func TestExtremes(t *testing.T) {
 		{"ff", func(*rand.Rand) byte { return 0xff }},
 		{"80", func(*rand.Rand) byte { return 0x80 }},
 		{"7f", func(*rand.Rand) byte { return 0x7f }},
-		{"0f", func(*rand.Rand) byte { return 0x0f }},
-		{"f0", func(*rand.Rand) byte { return 0xf0 }},
-		{"00 or ff", func(rng *rand.Rand) byte { return byte(-rng.IntN(2)) }},
 		{"any", func(rng *rand.Rand) byte { return byte(rng.Uint32()) }},
 	}
 	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
@@ -79,7 +76,8 @@ func TestExtremes(t *testing.T) {
 					}
 					t.Run(weight.name+"/"+act.name, func(t *testing.T) {
 						rng := rand.New(rand.NewPCG(5, 5))
-						const rows, k, n = 17, 256, 13
+						const rows, n = 17, 13
+						k := max(64, typ.BlockValues())
 						w := randomMatrix(rng, typ, rows, k)
 						scales := *w
 						scales.Data = append([]byte(nil), w.Data...)

@@ -62,13 +62,14 @@ func mulFloats(dst []float32, ldd int, w *Matrix, a *Acts, k *floatKernels, r0, 
 // mulPacked multiplies rows r to r+7 with columns [c0, c1), a stretch of packed
 // weights at a time.
 func mulPacked(dst []float32, ldd int, w *Matrix, a *Acts, k *floatKernels, ws *workspace, r, c0, c1 int) {
-	size := w.Type.RowBytes(w.Cols)
+	_, bytes := w.blocks()
+	size := w.Cols * bytes
 	rows := w.Data[r*size:][:8*size]
 	lanes := ws.lanes[:(c1-c0)*rowLanes]
 	clear(lanes)
 	for i := 0; i < a.k; i += packedFloats / 8 {
 		n8 := min(packedFloats/8, a.k-i) / 8
-		k.pack(n8, &ws.floats[0], &rows[w.Type.RowBytes(i)], size)
+		k.pack(n8, &ws.floats[0], &rows[i*bytes], size)
 		c := c0
 		if packedWide != nil {
 			for ; c+packedGroup <= c1; c += packedGroup {
@@ -98,7 +99,8 @@ func mulLanes(f packedFunc, n8 int, w []float32, a *Acts, c, i int, lanes []floa
 //
 //go:noinline
 func mulFourRows(dst []float32, ldd int, w *Matrix, a *Acts, k *floatKernels, r int) {
-	size := w.Type.RowBytes(w.Cols)
+	n, size := w.blocks()
+	size *= n
 	rows := w.Data[r*size:][:4*size]
 	next := uintptr(unsafe.Pointer(&rows[0])) + uintptr(len(rows))
 	for c := 0; c < a.n; c += floatGroup {
@@ -111,7 +113,8 @@ func mulFourRows(dst []float32, ldd int, w *Matrix, a *Acts, k *floatKernels, r 
 //
 //go:noinline
 func mulLastRow(dst []float32, ldd int, w *Matrix, a *Acts, k *floatKernels, ws *workspace, r int) {
-	size := w.Type.RowBytes(w.Cols)
+	n, size := w.blocks()
+	size *= n
 	row := w.Data[r*size:][:size]
 	for c := 0; c < a.n; c += floatGroup {
 		width := min(floatGroup, a.n-c)

@@ -26,7 +26,8 @@ func mulGeneric(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
 
 // floatRow multiplies row r with all columns, in eight lanes.
 func floatRow(dst []float32, ldd int, w *Matrix, a *Acts, r int) {
-	size := w.Type.RowBytes(w.Cols)
+	nb, size := w.blocks()
+	size *= nb
 	row := w.Data[r*size:][:size]
 	for c := range a.n {
 		var s [8]float32
@@ -53,7 +54,8 @@ func blockRow(dst []float32, ldd int, w *Matrix, a *Acts, ws *workspace, r int) 
 	for c := range a.n {
 		dst[c*ldd] = 0
 	}
-	for i := range blocksOf(w.Type, w.Cols) {
+	nb, _ := w.blocks()
+	for i := range nb {
 		ws.unpack(w, r, i)
 		for c := range a.n {
 			off, stride := a.column(c)
@@ -77,7 +79,8 @@ func superRow(dst []float32, ldd int, w *Matrix, a *Acts, ws *workspace, r int) 
 	for c := range a.n {
 		dst[c*ldd] = 0
 	}
-	for i := range blocksOf(w.Type, w.Cols) {
+	nb, _ := w.blocks()
+	for i := range nb {
 		ws.unpack(w, r, i)
 		for c := range a.n {
 			off, stride := a.column(c)
@@ -107,8 +110,7 @@ func dot(w []int8, q []byte) (sum int32) {
 // unpack takes block i of row r apart, whatever the layout.
 func (ws *workspace) unpack(w *Matrix, r, i int) {
 	f := familyOf(w.Type)
-	size := w.Type.BlockBytes()
-	nb := blocksOf(w.Type, w.Cols)
+	nb, size := w.blocks()
 	src := w.Data[(r*nb+i)*size:][:size]
 	if w.Layout == Panels && r < w.Rows&^7 {
 		src = ws.rows[:size]

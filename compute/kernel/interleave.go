@@ -14,40 +14,54 @@ const maxBlock = 210
 // are faster from layout [Panels] than from [Rows] by more than it costs to
 // interleave the matrix once.
 func PanelLayout(t gguf.Type, rows, cols int) bool {
-	return fast[t].interleave != nil && rows >= 8
+	return familyOf(t).panel != nil && fast[t].interleave != nil && rows >= 8
 }
 
 // Interleave turns a matrix of layout [Rows] in src into one of layout [Panels]
-// in dst, which has the same size and may be src. It panics if t has no panels
-// (no float type has) or a slice is too short. Calls may run at once on
-// disjoint ranges of rows that begin at a multiple of eight.
+// in dst, which has the same size. It is src or does not overlap with it.
+// Interleave panics if t has no panels (no float type has) or a slice is too
+// short. Calls may run at once on disjoint ranges of rows that begin at a
+// multiple of eight.
 func Interleave(t gguf.Type, rows, cols int, dst, src []byte) {
 	f := familyOf(t)
 	if f.panel == nil {
 		panic("kernel: " + t.String() + " has no panels")
 	}
-	row := t.RowBytes(cols)
-	dst, src = dst[:rows*row], src[:rows*row]
-	scratch := scratches.Get().(*[]byte)
-	defer scratches.Put(scratch)
-	*scratch = resize(*scratch, 8*row)
-	for ; len(src) >= 8*row && len(src) > 0; dst, src = dst[8*row:], src[8*row:] {
-		copy(*scratch, src) // dst may be src
-		interleave(t, blocksOf(t, cols), dst, *scratch)
+	size := blocks[t].bytes
+	nb := cols / blocks[t].values
+	eight := 8 * nb * size
+	dst, src = dst[:rows*nb*size], src[:rows*nb*size]
+	if len(src) == 0 {
+		return
+	}
+	var scratch []byte
+	if inPlace := &dst[0] == &src[0]; inPlace {
+		p := scratches.Get().(*[]byte)
+		defer scratches.Put(p)
+		*p = resize(*p, eight)
+		scratch = *p
+	}
+	for ; len(src) >= eight; dst, src = dst[eight:], src[eight:] {
+		from := src[:eight]
+		if scratch != nil {
+			copy(scratch, from)
+			from = scratch
+		}
+		interleave(t, nb, dst[:eight], from)
 	}
 	copy(dst, src)
 }
 
 // interleave makes one panel of nb blocks from eight rows. It is not inlined
-// for the reason given at mulPanel.
+// for the reason given at mulGroup.
 //
 //go:noinline
 func interleave(t gguf.Type, nb int, dst, src []byte) {
 	if k := &fast[t]; k.interleave != nil {
-		k.interleave(nb, &dst[0], &src[0], nb*t.BlockBytes())
+		k.interleave(nb, &dst[0], &src[0], nb*blocks[t].bytes)
 		return
 	}
-	interleaveGeneric(familyOf(t), t.BlockBytes(), nb, dst, src)
+	interleaveGeneric(&families[t], blocks[t].bytes, nb, dst, src)
 }
 
 // scratches holds *[]byte of a group of rows, so that interleaving block after

@@ -27,7 +27,7 @@ func check(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
 		panic(fmt.Sprintf("kernel: %v weights of %d columns meet other activations (%d values)", w.Type, w.Cols, a.k))
 	case r0 < 0 || r0 > r1 || r1 > w.Rows || r0%8 != 0 || r1%8 != 0 && r1 != w.Rows:
 		panic(fmt.Sprintf("kernel: rows [%d, %d) of %d", r0, r1, w.Rows))
-	case len(w.Data) < w.Rows*w.Type.RowBytes(w.Cols):
+	case len(w.Data) < w.bytes():
 		panic(fmt.Sprintf("kernel: %d bytes for %d rows of %d %v weights", len(w.Data), w.Rows, w.Cols, w.Type))
 	case a.n > 0 && r1 > r0 && (len(dst) < (a.n-1)*ldd+r1 || a.n > 1 && ldd < r1):
 		panic(fmt.Sprintf("kernel: destination of %d values with columns %d apart for %d rows of %d columns", len(dst), ldd, r1, a.n))

@@ -90,7 +90,7 @@ func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspa
 	for c := c0; c < c1; c++ {
 		clear(dst[c*ldd+r:][:8*panels])
 	}
-	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
+	nb, size := w.blocks()
 	rows := w.Data[r*nb*size:][:8*panels*nb*size]
 	stretch, stride := panelBytes/(8*size), 8*nb*size
 	ahead := fetchAhead
@@ -153,7 +153,7 @@ func mulWide(mul wideFunc, n int, panels []byte, stride int, fetch, fetch2 uintp
 // which are in layout Rows always. In place of the rows that would make them
 // eight is whatever the workspace holds.
 func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, r1 int) {
-	nb, size := blocksOf(w.Type, w.Cols), w.Type.BlockBytes()
+	nb, size := w.blocks()
 	stretch := panelBytes / (8 * size)
 	for c := 0; c < a.n; c += group {
 		width := min(group, a.n-c)

@@ -58,6 +58,23 @@ func familyOf(t gguf.Type) *family {
 // stored. Weights of other types are expanded to [gguf.F32] first.
 func Supported(t gguf.Type) bool { return familyOf(t).form != 0 }
 
-// blocksOf returns the number of blocks, or for float types of values, in a
-// row of cols values.
-func blocksOf(t gguf.Type, cols int) int { return cols / t.BlockValues() }
+// blocks holds the values and bytes of a block by type, for the hot path.
+var blocks = func() (b [len(families)]struct{ values, bytes int }) {
+	for t := range b {
+		b[t].values, b[t].bytes = gguf.Type(t).BlockValues(), gguf.Type(t).BlockBytes()
+	}
+	return b
+}()
+
+// blocks returns how many blocks, or for float types values, a row of w has,
+// and the size of each in bytes.
+func (w *Matrix) blocks() (n, size int) {
+	b := &blocks[w.Type]
+	return w.Cols / b.values, b.bytes
+}
+
+// bytes returns the size of the matrix.
+func (w *Matrix) bytes() int {
+	n, size := w.blocks()
+	return w.Rows * n * size
+}

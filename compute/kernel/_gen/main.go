@@ -2,8 +2,8 @@
 //
 //	go run . -out ../kernel_amd64.s -stubs ../stubs_amd64.go -pkg kernel
 //
-// The plan of the kernels is in the package's arch_amd64.go, the layout of
-// panels in its types.go, and of activations in its acts.go.
+// What a kernel does is said in the package's panel.go and float.go; the layout
+// of panels is in its types.go, that of activations in its acts.go.
 package main
 
 import (
