@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/layerpipe/layerpipe/model/synth"
+)
+
+// synthCommand is the state of pipectl synth.
+type synthCommand struct {
+	config      synth.Config
+	out         string
+	force, json bool
+
+	stdout, stderr io.Writer
+}
+
+// A synthReport is what pipectl synth --json writes.
+type synthReport struct {
+	File           string     `json:"file"`
+	Shape          string     `json:"shape"`
+	Type           synth.Type `json:"type"`
+	Seed           uint64     `json:"seed"`
+	Bytes          int64      `json:"bytes"`
+	Seconds        float64    `json:"seconds"` // until all was on the disk
+	BytesPerSecond float64    `json:"bytes_per_second"`
+}
+
+func newSynth() *cobra.Command {
+	s := &synthCommand{config: synth.Config{Seed: 1}}
+	cmd := &cobra.Command{
+		Use:   "synth --shape SHAPE --type TYPE -o FILE",
+		Short: "Make a model with random weights",
+		Long: `Synth makes a model of the llama architecture with random weights, of any size:
+to learn how fast it would run on this disk and in this memory, before the real
+one is downloaded. It writes as fast as the disk takes it, with little memory.
+The text of such a model means nothing.
+
+Shapes are those of TinyLlama (1b) and Llama 2 (7b, 13b, 70b), or the numbers of
+layers, width, width of the feed-forward network, heads, key and value heads,
+and tokens. Types are those of llama-quantize, and MXFP4:
+` + typesHelp(),
+		Example: `  pipectl synth --shape 7b --type Q4_K_M -o 7b.gguf
+  pipectl synth --shape 2x256x512x4x2x512 --type F16 -o tiny.gguf
+  pipectl run -m 7b.gguf -p "Hello" -n 8`,
+		Args: noArgs("give the file with -o"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.stdout, s.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return s.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	addParsed(flags, &s.config.Shape, "shape", "", "`SHAPE`: "+strings.Join(synth.Shapes(), ", ")+", or LAYERSxDIMxFFNxHEADSxKVxVOCAB", synth.ParseShape)
+	addParsed(flags, &s.config.Type, "type", "", "`TYPE` of the weights, such as Q4_K_M", synth.ParseType)
+	flags.StringVarP(&s.out, "out", "o", "", "write to `FILE`, which appears when it is whole")
+	flags.Uint64Var(&s.config.Seed, "seed", s.config.Seed, "`SEED` of the weights, for other ones")
+	flags.BoolVar(&s.force, "force", false, "replace a file that is there")
+	flags.BoolVar(&s.json, "json", false, "write nothing but size and speed, as a JSON object")
+	_ = cmd.RegisterFlagCompletionFunc("shape", cobra.FixedCompletions(synth.Shapes(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames(), cobra.ShellCompDirectiveNoFileComp))
+	for _, name := range []string{"shape", "type", "out"} {
+		_ = cmd.MarkFlagRequired(name) // fails for unknown flags alone
+	}
+	return cmd
+}
+
+func typeNames() []string {
+	var names []string
+	for _, t := range synth.Types() {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+func typesHelp() string {
+	names := typeNames()
+	half := len(names) / 2
+	return strings.Join(names[:half], " ") + "\n" + strings.Join(names[half:], " ")
+}
+
+func (s *synthCommand) run(ctx context.Context) error {
+	total, err := synth.Size(s.config)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := s.checkTarget(total); err != nil {
+		return err
+	}
+	progress, hide := func(_, _ int64) {}, func() {}
+	if isTerminal(s.stderr) && !s.json {
+		bar := newByteProgress(s.stderr, total)
+		progress, hide = func(done, _ int64) { bar.bar.SetCurrent(done) }, bar.clear
+	}
+	start := time.Now()
+	err = writePart(s.out, s.force, func(f *os.File) error {
+		return synth.Write(ctx, &syncWriter{f: f}, s.config, progress)
+	})
+	hide()
+	if err != nil {
+		return err
+	}
+	report := synthReport{File: s.out, Shape: s.config.Shape.String(), Type: s.config.Type, Seed: s.config.Seed, Bytes: total}
+	report.Seconds = time.Since(start).Seconds()
+	report.BytesPerSecond = float64(total) / report.Seconds
+	if s.json {
+		return writeJSON(s.stdout, report)
+	}
+	fmt.Fprintf(s.stderr, "%s: %s in %s, %s\n", s.out, size(total), duration(report.Seconds), bandwidth(report.BytesPerSecond))
+	return nil
+}
+
+// checkTarget refuses a target before time is spent on it.
+func (s *synthCommand) checkTarget(total int64) error {
+	info, err := os.Stat(s.out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return usagef("%s is no regular file", s.out)
+	case !s.force:
+		return hintedError{fmt.Errorf("%s: %w", s.out, fs.ErrExist), "--force replaces it"}
+	}
+	free, known, err := freeBytes(filepath.Dir(s.out))
+	if err != nil {
+		return err
+	}
+	if known && free < total {
+		return hintedError{
+			fmt.Errorf("%s: %s are needed, %s are free on its disk", s.out, size(total), size(free)),
+			"make room, write to another disk, or choose a smaller shape or type",
+		}
+	}
+	return nil
+}
+
+// writePart gives path what fill writes, which goes to path.part until it is
+// whole and on the disk. If fill fails nothing is left, and path is as it was.
+// A path.part that is there is only replaced with force: it may be a download.
+func writePart(path string, force bool, fill func(*os.File) error) error {
+	part, flag := path+".part", os.O_EXCL
+	if force {
+		flag = os.O_TRUNC
+	}
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|flag, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return hintedError{err, "another program may be writing it; if not, it is left over, and --force replaces it"}
+	}
+	if err != nil {
+		return err
+	}
+	if err = fill(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return nil
+}
+
+// syncEvery is how much may wait in memory for the disk: enough for it never to
+// be idle for long, and so little that the speed that is shown is its own.
+const syncEvery = 256 << 20
+
+// A syncWriter writes to f and sees to it that it gets to the disk.
+type syncWriter struct {
+	f       *os.File
+	waiting int
+}
+
+func (w *syncWriter) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	if w.waiting += n; err == nil && w.waiting >= syncEvery {
+		w.waiting = 0
+		err = w.f.Sync()
+	}
+	return n, err
+}
+
+// newByteProgress starts a bar of so many bytes on w. It runs until cleared.
+func newByteProgress(w io.Writer, total int64) *progress {
+	p := &progress{
+		bars:  mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(100*time.Millisecond)),
+		delay: time.NewTimer(0),
+	}
+	// It does not complete by itself, so that clear ends it in any case.
+	p.bar = p.bars.AddBar(0, mpb.BarWidth(40),
+		mpb.AppendDecorators(
+			decor.CountersKibiByte(" % .1f / % .1f, "), decor.AverageSpeed(decor.SizeB1000(0), "% .1f, "),
+			decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left"),
+		),
+	)
+	p.bar.SetTotal(total, false)
+	return p
+}
