@@ -160,6 +160,9 @@ func (s *Session) fill(feeds []Feed, skip, n int, logits *[]float32) error {
 			at := len(p.Hidden)
 			p.Hidden = slices.Grow(p.Hidden, len(part)*dim)[:at+len(part)*dim]
 			if err := e.embed(p.Ctx, p.Hidden[at:], part, s.row); err != nil {
+				if e.group.Context().Err() != nil { // Close has closed the files
+					return e.stream.failure()
+				}
 				return err
 			}
 			wanted += w

@@ -197,12 +197,10 @@ func (s *Stream) take(ctx context.Context, b int) (*ring.Slot, error) {
 		if !demanded {
 			demanded = true
 			select {
-			case s.demands <- d:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			case <-s.group.Context().Done():
-				return nil, s.failure()
+			case <-s.demands: // one that the reader has not looked at: this one replaces it
+			default:
 			}
+			s.demands <- d // never blocks: nobody else sends
 		}
 	}
 }
