@@ -45,30 +45,58 @@ func Open(path string, options ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
-	}
 	e := &Engine{
 		config: c, group: stage.NewGroup(context.Background()), passes: make(chan *compute.Pass),
 		dequantizer: new(stage.Meter), compute: new(stage.Meter),
 	}
-	if e.model, err = model.New(f); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if e.model, e.tokenizer, err = load(path, c); err != nil {
+		return nil, err
 	}
-	if !c.noTokenizer {
-		if e.tokenizer, err = tokenizer.New(f.Metadata); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if n := e.tokenizer.Size(); n > e.model.Vocab {
-			return nil, fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", path, model.ErrModel, n, e.model.Vocab)
-		}
-	}
-	c.setContext(e.model)
 	if err := e.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), e.free())
 	}
 	return e, nil
+}
+
+// PlanFor makes the plan that [Open] would follow, without taking the memory or
+// starting anything.
+func PlanFor(path string, options ...Option) (*Plan, error) {
+	c, err := newConfig(options)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := load(path, c)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := makePlan(m, c, residentNow("/"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return plan, nil
+}
+
+// load reads what a model is, but no weights, and completes c.
+func load(path string, c *config) (*model.Model, *tokenizer.Tokenizer, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := model.New(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var tok *tokenizer.Tokenizer
+	if !c.noTokenizer {
+		if tok, err = tokenizer.New(f.Metadata); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if n := tok.Size(); n > m.Vocab {
+			return nil, nil, fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", path, model.ErrModel, n, m.Vocab)
+		}
+	}
+	c.setContext(m)
+	return m, tok, nil
 }
 
 // start plans, takes the memory, opens the files and starts the actors.

@@ -44,7 +44,8 @@ var openHints = []hint{
 	{model.ErrModel, "convert the model anew, or get it from another source"},
 	{dequant.ErrUnsupported, "choose another quantization of the model"},
 	{tokenizer.ErrUnsupported, "pipectl logits works on token ids and needs no tokenizer"},
-	{syscall.ENOMEM, "lower --buffers"},
+	{pipeline.ErrMemory, "raise --memory, or lower what it has to hold: --ctx, --buffers; --unit tensor needs the smallest slots"},
+	{syscall.ENOMEM, "lower --memory"},
 }
 
 // passHints are for a pass that fails.

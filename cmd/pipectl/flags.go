@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/demo"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
@@ -53,6 +55,8 @@ type engineFlags struct {
 	noAsync, mmap             bool
 	kv                        compute.KVType // "": not given
 	dequant                   dequantFlag
+	memory                    pipeline.Memory // zero: not given
+	unit                      model.Unit      // "": not given
 }
 
 // dequantFlag says whether weights are expanded.
@@ -66,7 +70,14 @@ const (
 func (f *engineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.model.add(cmd)
-	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load (default 2)", atLeast(1))
+	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", pipeline.ParseMemory)
+	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", atLeast(1))
+	addParsed(flags, &f.unit, "unit", "", "stream a layer or a tensor at a time: layer needs larger slots, tensor more reads (default as planned)", func(s string) (model.Unit, error) {
+		if u := model.Unit(s); u == model.UnitLayer || u == model.UnitTensor {
+			return u, nil
+		}
+		return "", fmt.Errorf("must be %s or %s", model.UnitLayer, model.UnitTensor)
+	})
 	flags.BoolVar(&f.noAsync, "no-async", false, "read and compute in turns, with one slot")
 	flags.BoolVar(&f.mmap, "mmap", false, "copy blocks from a mapping of the file instead of reading them")
 	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", atLeast(1))
@@ -99,6 +110,12 @@ func (f *engineFlags) options() ([]pipeline.Option, error) {
 	var options []pipeline.Option
 	if f.noAsync {
 		options = append(options, pipeline.WithBuffers(1))
+	}
+	if f.memory != (pipeline.Memory{}) {
+		options = append(options, pipeline.WithMemory(f.memory))
+	}
+	if f.unit != "" {
+		options = append(options, pipeline.WithUnit(f.unit))
 	}
 	if f.buffers > 0 {
 		options = append(options, pipeline.WithBuffers(f.buffers))
@@ -144,6 +161,8 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 	if err != nil {
 		return withHint(err, openHints)
 	}
+	// Garbage must not break the ceiling.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(engine.Plan().GoBytes()))
 	err = withHint(do(engine), passHints)
 	if closed := engine.Close(); err == nil {
 		err = closed // an engine that failed has told do already

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/layerpipe/layerpipe/pipeline"
+)
+
+// planCommand is the state of pipectl plan.
+type planCommand struct {
+	engine engineFlags
+	json   bool
+}
+
+// A planReport is what pipectl plan --json writes.
+type planReport struct {
+	Model string `json:"model"`
+	*pipeline.Plan
+	// More is what one GiB more would make of it; nil if it would change nothing.
+	More *pipeline.Plan `json:"with_one_gib_more,omitempty"`
+}
+
+func newPlan() *cobra.Command {
+	var p planCommand
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show how a model would use memory",
+		Long: `Plan shows what pipectl run would do with a model and a ceiling for memory:
+which blocks stay, what is streamed for each token and how long that takes, what
+everything needs, the least memory that works, and what 1 GiB more would buy. It
+reads a little of the file, to measure the storage.`,
+		Example: `  pipectl plan -m model.gguf
+  pipectl plan -m model.gguf --memory 6GiB --ctx 2048
+  pipectl plan -m model.gguf --memory floor --json`,
+		Args: noArgs("give the model with -m"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
+	}
+	p.engine.add(cmd)
+	cmd.Flags().BoolVar(&p.json, "json", false, "write the plan as a JSON object")
+	return cmd
+}
+
+func (p *planCommand) run(cmd *cobra.Command) (err error) {
+	options, err := p.engine.options()
+	if err != nil {
+		return err
+	}
+	path, release, err := p.engine.model.file()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := release(); err == nil {
+			err = closed
+		}
+	}()
+	plan, err := pipeline.PlanFor(path, options...)
+	if err != nil {
+		return withHint(err, openHints)
+	}
+	report := planReport{Model: p.engine.model.name(), Plan: plan}
+	if plan.Ceiling > 0 && plan.StreamedBytes > 0 {
+		options = append(options, pipeline.WithMemory(pipeline.MemoryBytes(plan.Ceiling+1<<30)))
+		if report.More, err = pipeline.PlanFor(path, options...); err != nil {
+			return err
+		}
+	}
+	if p.json {
+		return writeJSON(cmd.OutOrStdout(), report)
+	}
+	report.write(cmd.OutOrStdout())
+	return nil
+}
+
+// write writes the plan as a table.
+func (r *planReport) write(w io.Writer) {
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(w, "%-30s"+format+"\n", append([]any{label}, args...)...)
+	}
+	if r.Ceiling > 0 {
+		line("ceiling", "%10s   %s", size(r.Ceiling), r.Source)
+	}
+	for _, i := range r.Items {
+		line("  "+i.Name, "%10s", size(i.Bytes))
+	}
+	line("together", "%10s   the least that works: %s", size(r.Total), size(r.Floor))
+	fmt.Fprintln(w)
+	line("blocks", "%10d   each a %s, %s in all", r.Blocks, r.Unit, size(r.ModelBytes))
+	line("pinned", "%10d   %s stay in memory", r.PinnedBlocks, size(r.PinnedBytes))
+	line("streamed", "%10d   %s for each pass (%s, buffers: %d)", r.Blocks-r.PinnedBlocks, size(r.StreamedBytes), r.Backend, r.Buffers)
+	line("context", "%10d   positions, KV cache in %s; a prompt goes in passes of %d tokens", r.Context, r.KV, r.Chunk)
+	line("a token", "%10s   with storage at %s and arithmetic at %s", duration(r.SecondsPerToken), bandwidth(r.Rates.Storage), bandwidth(r.Rates.Compute))
+	if r.More != nil {
+		line("with 1 GiB more", "%10s   a token", duration(r.More.SecondsPerToken))
+	}
+	if r.Warning != "" {
+		fmt.Fprintf(w, "\nwarning: %s\n", r.Warning)
+	}
+}
