@@ -28,6 +28,7 @@ type config struct {
 	threads      int
 	context      int
 	contextGiven bool
+	contextMost  int // 0: no bound
 	chunk        int // of the plan
 	kv           compute.KVType
 	rates        Rates
@@ -52,6 +53,9 @@ func newConfig(options []Option) (*config, error) {
 func (c *config) setContext(m *model.Model) {
 	if !c.contextGiven {
 		c.context = min(m.Context, maxDefaultContext)
+		if c.contextMost > 0 {
+			c.context = min(c.context, c.contextMost)
+		}
 	}
 }
 
@@ -117,6 +121,12 @@ func WithThreads(n int) Option {
 // context that the model was trained for, but at most 4096.
 func WithContext(n int) Option {
 	return func(c *config) error { c.contextGiven = true; return atLeast(n, 1, "context", &c.context) }
+}
+
+// WithContextAtMost lowers the default context to n positions: for a program that
+// knows that it needs no more, so that the plan has the rest for weights.
+func WithContextAtMost(n int) Option {
+	return func(c *config) error { return atLeast(n, 1, "context", &c.contextMost) }
 }
 
 // WithKV sets the number format of the KV cache: "f16", the default, or "f32".

@@ -81,7 +81,13 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return r.engine.use(func(e *pipeline.Engine) error { return r.generate(cmd.Context(), e) })
+	var need []pipeline.Option
+	if r.predict > 0 {
+		// A token is a byte at least; a space and a token to start the text may
+		// be put before it.
+		need = append(need, pipeline.WithContextAtMost(len(r.prompt)+2+r.predict))
+	}
+	return r.engine.use(func(e *pipeline.Engine) error { return r.generate(cmd.Context(), e) }, need...)
 }
 
 // readPrompt takes the prompt from stdin, or else the demo model's.
