@@ -47,7 +47,7 @@ var avx2 = [len(families)]kernels{
 }
 
 // vnni holds the kernels for machines that have VNNI with 512 bits.
-var vnni = [len(families)][2]wideFunc{
+var vnni = [len(families)]wideKernels{
 	gguf.Q4_0:   {mulQ4_0x4VNNI, mulQ4_0x8VNNI},
 	gguf.Q4_1:   {mulQ4_1x4VNNI, mulQ4_1x8VNNI},
 	gguf.Q5_0:   {mulQ5_0x4VNNI, mulQ5_0x8VNNI},

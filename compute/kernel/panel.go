@@ -15,18 +15,32 @@ import (
 // it also brings as many bytes into the cache from fetch, which may be no
 // memory at all; a product with more columns does not wait for memory.
 //
-// wide, if there is one, does the same for two panels that begin stride bytes
+// wide, if there are such, do the same for two panels that begin stride bytes
 // apart, and for one group of columns or two.
 type kernels struct {
 	interleave func(nb int, dst, src *byte, stride int)
 	mul        [group]mulFunc
-	wide       [2]wideFunc
+	wide       wideKernels
 }
 
 type (
 	mulFunc  = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 	wideFunc = func(nb int, panels *byte, stride int, fetch, fetch2 uintptr, recs, recs2 *byte, dst *float32, ldd int)
 )
+
+type wideKernels struct{ group, groups wideFunc }
+
+// columns returns the kernel for the first of n columns, and how many it takes:
+// none if they are too few, or there is no such kernel.
+func (k *wideKernels) columns(n int) (mul wideFunc, width int) {
+	switch {
+	case k.group == nil || n < group:
+		return nil, 0
+	case n >= 2*group:
+		return k.groups, 2 * group
+	}
+	return k.group, group
+}
 
 // fast holds by type the kernels that this machine runs; they are nil for a
 // type that is left to portable Go. It is set once, at start.
@@ -67,7 +81,7 @@ func mulPanels(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, r0, r1 in
 	for c0 := 0; c0 < a.n; c0 += blockColumns {
 		c1 := min(c0+blockColumns, a.n)
 		r := r0
-		if k.wide[0] != nil && c1-c0 >= group {
+		if _, width := k.wide.columns(c1 - c0); width > 0 {
 			for ; r+16 <= whole; r += 16 {
 				mulRows(dst, ldd, w, a, k, ws, r, 2, c0, c1)
 			}
@@ -109,18 +123,17 @@ func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspa
 				k.interleave(n, &from[p*stride], &rows[(8*p*nb+b)*size], nb*size)
 			}
 		}
-		c := c0
-		if panels == 2 {
-			for groups := 2; c+group <= c1; c += groups * group {
-				groups = min(groups, (c1-c)/group)
-				mulWide(k.wide[groups-1], n, from, stride, fetch, fetch+uintptr(8*nb*size), a, c, groups, b, dst[c*ldd+r:], ldd)
+		for c := c0; c < c1; {
+			if mul, width := k.wide.columns(c1 - c); panels == 2 && width > 0 {
+				mulWide(mul, n, from, stride, fetch, fetch+uintptr(8*nb*size), a, c, width, b, dst[c*ldd+r:], ldd)
+				c += width
+				continue
 			}
-		}
-		for ; c < c1; c += group {
 			width := min(group, c1-c)
 			for p := range panels {
 				mulGroup(k.mul[width-1], n, from[p*stride:], fetch+uintptr(8*nb*size*p), a, c, width, b, dst[c*ldd+r+8*p:], ldd)
 			}
+			c += width
 		}
 	}
 }
@@ -137,13 +150,13 @@ func mulGroup(mul mulFunc, n int, panel []byte, fetch uintptr, a *Acts, c, width
 	mul(n, &panel[0], fetch, &a.recs[a.record(c, width, b)], &dst[0], ldd)
 }
 
-// mulWide calls a kernel for n blocks from block b on of two panels, and one or
-// two groups of columns from c on.
+// mulWide calls a kernel for n blocks from block b on of two panels, and width
+// columns from c on.
 //
 //go:noinline
-func mulWide(mul wideFunc, n int, panels []byte, stride int, fetch, fetch2 uintptr, a *Acts, c, groups, b int, dst []float32, ldd int) {
+func mulWide(mul wideFunc, n int, panels []byte, stride int, fetch, fetch2 uintptr, a *Acts, c, width, b int, dst []float32, ldd int) {
 	var recs2 *byte
-	if groups == 2 {
+	if width > group {
 		recs2 = &a.recs[a.record(c+group, group, b)]
 	}
 	mul(n, &panels[0], stride, fetch, fetch2, &a.recs[a.record(c, group, b)], recs2, &dst[0], ldd)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -38,6 +40,24 @@ var blockTypes = []blockType{
 func (t *blockType) mul(n int, wide bool) {
 	m := begin(t.name, n, wide, rec32)
 	signed := t.signed && !m.wide
+	var held []Mem
+	if t.name != "Q8_0" {
+		held = append(held, bytes(15))
+	} else if wide {
+		held = append(held, bytes(128))
+	}
+	if t.fifths && (wide || n < 4) {
+		held = append(held, bytes(16))
+	}
+	values := table(*cmp.Or(t.lookup, new([16]int8)), t.offset)
+	if signed {
+		values = table(*cmp.Or(t.lookup, new([16]int8)), 0)
+		held = append(held, words(1))
+	}
+	if t.lookup != nil {
+		held = append(held, values)
+	}
+	m.hold(held...)
 	acc := m.vecs()
 	for c := range acc {
 		VMOVUPS(m.col(c), acc[c])
@@ -77,9 +97,9 @@ func (t *blockType) mul(n int, wide bool) {
 				VPSIGNB(x, y, y)
 				VPMADDUBSW(y, mag, y)
 				if empty {
-					VPMADDWD(words(1), y, sum[c])
+					VPMADDWD(m.constant(words(1)), y, sum[c])
 				} else {
-					VPMADDWD(words(1), y, y)
+					VPMADDWD(m.constant(words(1)), y, y)
 					VPADDD(y, sum[c], sum[c])
 				}
 			case empty16:
@@ -111,25 +131,17 @@ func (t *blockType) mul(n int, wide bool) {
 		for v := range 8 {
 			x := m.load(qs + 32*v)
 			if m.wide {
-				m.xor(bytes(128), x, x)
+				m.xor(m.constant(bytes(128)), x, x)
 			}
 			mac(x, 4*v)
 		}
 	} else {
-		var values reg.VecVirtual
-		if t.lookup != nil {
-			offset := t.offset
-			if signed {
-				offset = 0
-			}
-			values = m.whole(table(*t.lookup, offset))
-		}
 		for g := range 4 {
 			q := m.load(qs + 32*g)
 			for h := range 2 {
 				x := m.bits(q, 4*h, 0, 15)
 				if t.lookup != nil {
-					VPSHUFB(x, values, x)
+					VPSHUFB(x, m.held[values.Symbol.Name], x)
 				}
 				if t.fifths { // those of vector v are bit v of each byte
 					m.or(m.bits(m.load(qs-32), 4*h+g, 4, 16), x, x)

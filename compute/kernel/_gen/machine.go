@@ -21,6 +21,7 @@ type machine struct {
 	dst       []reg.GPVirtual // of each group
 	ldd, ldd3 reg.GPVirtual   // bytes
 	nb        reg.GPVirtual
+	held      map[string]reg.VecVirtual // constants in registers, by name
 }
 
 // begin starts a kernel.
@@ -58,6 +59,23 @@ func begin(name string, n int, wide bool, recSize int) *machine {
 		m.fetch = append(m.fetch, param("fetch"))
 	}
 	return m
+}
+
+// hold keeps constants in registers: they are loads that a kernel can ill
+// afford, where there is room for them.
+func (m *machine) hold(constants ...Mem) {
+	m.held = map[string]reg.VecVirtual{}
+	for _, c := range constants {
+		m.held[c.Symbol.Name] = m.whole(c)
+	}
+}
+
+// constant returns a constant as a register or memory.
+func (m *machine) constant(c Mem) Op {
+	if v, ok := m.held[c.Symbol.Name]; ok {
+		return v
+	}
+	return c
 }
 
 // next goes to the next block of a panel, size bytes on, and ends the loop.
@@ -204,9 +222,9 @@ func (m *machine) bits(v reg.VecVirtual, pos, to int, mask byte) reg.VecVirtual 
 	case pos < to:
 		VPSLLW(Imm(uint64(to-pos)), v, out)
 	default:
-		m.and(bytes(mask), v, out)
+		m.and(m.constant(bytes(mask)), v, out)
 		return out
 	}
-	m.and(bytes(mask), out, out)
+	m.and(m.constant(bytes(mask)), out, out)
 	return out
 }

@@ -34,6 +34,7 @@ var superTypes = []superType{
 func (t *superType) mul(n int, wide bool) {
 	m := begin(t.name, n, wide, rec256)
 	signed := t.signed && !m.wide
+	m.hold(t.constants(m)...)
 	// The scales of sub-blocks as bytes, unpacked once per super-block:
 	// byte i%4 of vector i/4 is that of sub-block i.
 	var local Mem
@@ -122,6 +123,27 @@ func (t *superType) mul(n int, wide bool) {
 	RET()
 }
 
+// constants returns those that each vector of weights needs.
+func (t *superType) constants(m *machine) []Mem {
+	switch t.name {
+	case "Q2_K":
+		return []Mem{bytes(3)}
+	case "Q3_K":
+		return []Mem{bytes(3), bytes(4)}
+	case "Q4_K":
+		return []Mem{bytes(15)}
+	case "Q5_K":
+		return []Mem{bytes(15), bytes(16)}
+	case "Q6_K":
+		return []Mem{bytes(15), bytes(48)}
+	}
+	offset := 0 // IQ4_XS
+	if m.wide {
+		offset = 128
+	}
+	return []Mem{bytes(15), table(iq4, offset)}
+}
+
 // scale returns byte i of each lane of scales, as two 16-bit lanes, or wide as
 // one of 32 bits.
 func (t *superType) scale(m *machine, scales reg.VecVirtual, i int) reg.VecVirtual {
@@ -186,8 +208,8 @@ func (t *superType) weights(m *machine, i int) reg.VecVirtual {
 			offset = 128
 		}
 		q := m.bits(m.load(qs+i/32*128+g%128), i/16%2*4, 0, 15)
-		x = m.whole(table(iq4, offset))
-		VPSHUFB(q, x, x)
+		x = m.vec()
+		VPSHUFB(q, m.held[table(iq4, offset).Symbol.Name], x)
 	}
 	return x
 }
