@@ -105,7 +105,11 @@ func (s *synthCommand) run(ctx context.Context) error {
 	}
 	start := time.Now()
 	err = writePart(s.out, s.force, func(f *os.File) error {
-		return synth.Write(ctx, &syncWriter{f: f}, s.config, progress)
+		w := &diskWriter{f: f}
+		if err := synth.Write(ctx, w, s.config, progress); err != nil {
+			return err
+		}
+		return w.sync()
 	})
 	hide()
 	if err != nil {
@@ -147,7 +151,7 @@ func (s *synthCommand) checkTarget(total int64) error {
 }
 
 // writePart gives path what fill writes, which goes to path.part until it is
-// whole and on the disk. If fill fails nothing is left, and path is as it was.
+// whole. If fill fails nothing is left, and path is as it was.
 // A path.part that is there is only replaced with force: it may be a download.
 func writePart(path string, force bool, fill func(*os.File) error) error {
 	part, flag := path+".part", os.O_EXCL
@@ -161,10 +165,7 @@ func writePart(path string, force bool, fill func(*os.File) error) error {
 	if err != nil {
 		return err
 	}
-	if err = fill(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = errors.Join(fill(f), f.Close()); err == nil {
 		err = os.Rename(part, path)
 	}
 	if err != nil {
@@ -173,23 +174,45 @@ func writePart(path string, force bool, fill func(*os.File) error) error {
 	return nil
 }
 
-// syncEvery is how much may wait in memory for the disk: enough for it never to
-// be idle for long, and so little that the speed that is shown is its own.
-const syncEvery = 256 << 20
-
-// A syncWriter writes to f and sees to it that it gets to the disk.
-type syncWriter struct {
-	f       *os.File
-	waiting int
+// A diskWriter writes to f and sees to it that the data goes on to the disk as
+// it comes, and does not stay in the page cache: the memory that a large file
+// takes is small, progress is the disk's own, an interrupted program has little
+// to wait for, and who reads the file next reads the disk.
+type diskWriter struct {
+	f              *os.File
+	size           int64 // how much is written
+	started, ended int64 // how much of it is on its way to the disk, and there
 }
 
-func (w *syncWriter) Write(p []byte) (int, error) {
+const (
+	diskStep = 16 << 20 // large enough for any disk
+	diskLag  = 8 * diskStep
+)
+
+func (w *diskWriter) Write(p []byte) (int, error) {
 	n, err := w.f.Write(p)
-	if w.waiting += n; err == nil && w.waiting >= syncEvery {
-		w.waiting = 0
-		err = w.f.Sync()
+	w.size += int64(n)
+	if w.size-w.started >= diskStep {
+		writeback(w.f, w.started, w.size-w.started, false)
+		w.started = w.size
+	}
+	if w.size-w.ended >= diskLag+diskStep {
+		w.end(diskStep)
 	}
 	return n, err
+}
+
+// end waits until the next n bytes are on the disk.
+func (w *diskWriter) end(n int64) {
+	writeback(w.f, w.ended, n, true)
+	w.ended += n
+}
+
+// sync waits until all is on the disk; only then do errors of the disk show.
+func (w *diskWriter) sync() error {
+	err := w.f.Sync()
+	w.end(w.size - w.ended)
+	return err
 }
 
 // newByteProgress starts a bar of so many bytes on w. It runs until cleared.

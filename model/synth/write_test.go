@@ -116,7 +116,7 @@ func TestWeights(t *testing.T) {
 			require.NoError(t, err)
 			for _, tensor := range f.Tensors {
 				n := tensor.Size / int64(tensor.Type.BlockBytes()) * int64(tensor.Type.BlockValues())
-				x := make([]float32, min(n, 1<<16))
+				x := make([]float32, min(n, 1<<14))
 				require.NoError(t, dequant.Float32(tensor.Type, x, data[tensor.Offset:][:tensor.Type.RowBytes(len(x))]))
 				mean, deviation := moments(x)
 				if len(tensor.Dims) == 1 {
