@@ -22,7 +22,7 @@ type Acts struct {
 	form form
 	n, k int
 	f32  []float32 // formFloat: column after column
-	recs []byte    // form32, form256: records, see record
+	recs []byte    // form32, form256: records, see below
 }
 
 // The columns are taken in groups of four, the last of which may be narrower.

@@ -12,10 +12,10 @@ import (
 //go:generate go -C _gen run . -out ../kernel_amd64.s -stubs ../stubs_amd64.go -pkg kernel
 
 // The environment variable LAYERPIPE_KERNELS holds the package to less than the
-// machine has: "generic" is portable Go, "avx2" leaves out wider vectors.
+// machine has, for tests: "generic" to portable Go, "avx2" to vectors of 256 bits.
 func init() {
 	limit := os.Getenv("LAYERPIPE_KERNELS")
-	if limit == "generic" || !cpu.X86.HasAVX2 || !cpu.X86.HasFMA || !cpu.X86.HasF16C {
+	if limit == "generic" || !cpu.X86.HasAVX2 || !cpu.X86.HasF16C {
 		return
 	}
 	fast, fastFloat = avx2, avx2Float

@@ -53,5 +53,7 @@
 // the panel, eight rows interleaved so that a lane of a vector is a row. Then
 // lanes are never added to each other, and the accumulator of a product is a
 // lane. Rows that are not in panels are brought into one, some KiB at a time in
-// the L1 cache, which costs less than the shuffles of a kernel on rows.
+// the L1 cache, which costs less than the shuffles of a kernel on rows. With
+// AVX2 a kernel takes one panel and up to four columns, with VNNI two panels and
+// four or eight columns.
 package kernel

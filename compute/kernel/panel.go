@@ -11,12 +11,12 @@ import (
 // stride bytes apart in src.
 //
 // mul[n-1] adds to eight rows of n columns, ldd apart in dst, the products of
-// nb blocks of a panel and the records of those n columns. If n is below group
-// it also brings as many bytes into the cache from fetch, which may be no
-// memory at all; a product with more columns does not wait for memory.
+// nb blocks of a panel and the records of those n columns. It brings as many
+// bytes into the cache from fetch, which may be no memory at all.
 //
 // wide, if there are such, do the same for two panels that begin stride bytes
-// apart, and for one group of columns or two.
+// apart, and for one group of columns or two, whose records begin at recs and
+// recs2.
 type kernels struct {
 	interleave func(nb int, dst, src *byte, stride int)
 	mul        [group]mulFunc
@@ -28,6 +28,7 @@ type (
 	wideFunc = func(nb int, panels *byte, stride int, fetch, fetch2 uintptr, recs, recs2 *byte, dst *float32, ldd int)
 )
 
+// wideKernels take one group of columns, and two.
 type wideKernels struct{ group, groups wideFunc }
 
 // columns returns the kernel for the first of n columns, and how many it takes:
