@@ -4,7 +4,10 @@ package ioactor
 
 import "errors"
 
+var errNoMapping = errors.New("mapped reads: not on this system")
+
 // OpenMmap maps files where the system can.
-func OpenMmap([]string) (Backend, error) {
-	return nil, errors.New("mapped reads: not on this system")
-}
+func OpenMmap([]string, Hint) (Backend, error) { return nil, errNoMapping }
+
+// OpenView maps files where the system can.
+func OpenView([]string) (Backend, error) { return nil, errNoMapping }

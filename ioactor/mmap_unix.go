@@ -20,6 +20,7 @@ import (
 type Mmap struct {
 	files []mapping
 	offs  []int64
+	hint  Hint
 }
 
 type mapping struct {
@@ -28,16 +29,35 @@ type mapping struct {
 }
 
 // OpenMmap maps the files at paths.
-func OpenMmap(paths []string) (*Mmap, error) {
-	m := &Mmap{}
+func OpenMmap(paths []string, hint Hint) (*Mmap, error) {
+	files, err := openMappings(paths)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		hint.open(f.f)
+	}
+	return &Mmap{files: files, hint: hint}, nil
+}
+
+func openMappings(paths []string) ([]mapping, error) {
+	var files []mapping
 	for _, p := range paths {
 		f, err := openMapping(p)
 		if err != nil {
-			return nil, errors.Join(err, m.Close())
+			return nil, errors.Join(err, closeMappings(files))
 		}
-		m.files = append(m.files, f)
+		files = append(files, f)
 	}
-	return m, nil
+	return files, nil
+}
+
+func closeMappings(files []mapping) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, unix.Munmap(f.data), f.f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func openMapping(path string) (mapping, error) {
@@ -64,11 +84,13 @@ func openMapping(path string) (mapping, error) {
 func (m *Mmap) Load(ctx context.Context, b *Block, s *ring.Slot) error {
 	m.offs, _ = b.Place(m.offs)
 	s.Parts = s.Parts[:0]
+	m.hint.before(b, func(i int) File { return m.files[i].f })
 	for i, e := range b.Extents {
 		p := s.Load()[m.offs[i]:][:e.Size]
 		if err := m.files[e.File].read(ctx, p, e.Off); err != nil {
 			return err
 		}
+		m.hint.after(m.files[e.File].f, e)
 		s.Parts = append(s.Parts, p)
 	}
 	return nil
@@ -110,9 +132,13 @@ func (f *mapping) unmapPages(off int64, n int) {
 	_ = unix.Madvise(f.data[start:off+int64(n)], unix.MADV_DONTNEED) // without it the process is larger, not wrong
 }
 
-// copyMapped turns the fault of a page that the file no longer has into an
-// error.
-func copyMapped(dst, src []byte) (err error) {
+func copyMapped(dst, src []byte) error {
+	return catchFault(func() { copy(dst, src) })
+}
+
+// catchFault runs f, and turns the fault of a page that the file no longer has
+// into an error.
+func catchFault(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -123,16 +149,13 @@ func copyMapped(dst, src []byte) (err error) {
 			err = fmt.Errorf("the file became shorter, or its storage failed: %w: %w", io.ErrUnexpectedEOF, fault)
 		}
 	}()
-	copy(dst, src)
+	f()
 	return nil
 }
 
 // Close implements [Backend].
 func (m *Mmap) Close() error {
-	var errs []error
-	for _, f := range m.files {
-		errs = append(errs, unix.Munmap(f.data), f.f.Close())
-	}
+	err := closeMappings(m.files)
 	m.files = nil
-	return errors.Join(errs...)
+	return err
 }

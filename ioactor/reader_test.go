@@ -63,7 +63,7 @@ func start(t *testing.T, c setting) *rig {
 	}
 	slots, err := ring.New(c.depth, ioactor.LoadBytes(bs), 0)
 	require.NoError(t, err)
-	pread, err := openPread([]string{path})
+	pread, err := openPread(ioactor.HintNone)([]string{path})
 	require.NoError(t, err)
 	r := &rig{
 		t: t, ring: slots, link: slots.NewLink(), group: stage.NewGroup(t.Context()), meter: new(stage.Meter),

@@ -3,6 +3,7 @@ package ring_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,4 +61,26 @@ func TestCloseGivesMemoryBack(t *testing.T) {
 	}
 	r.Close()
 	require.Less(t, residentBytes(t)-before, int64(slack))
+}
+
+// Slots are in huge pages where the machine has them, and it can be told.
+func TestHugeBytes(t *testing.T) {
+	const size = 32 << 20
+	thp, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	if err != nil || strings.Contains(string(thp), "[never]") {
+		t.Skip("no huge pages on this machine")
+	}
+	before := ring.HugeBytes()
+	m, err := ring.Alloc(size)
+	require.NoError(t, err)
+	b := m.Bytes()
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	if ring.HugeBytes() == before {
+		t.Skip("the machine's memory is in too many pieces")
+	}
+	require.Greater(t, ring.HugeBytes()-before, int64(size/2))
+	m.Free()
+	require.Less(t, ring.HugeBytes()-before, int64(size/2))
 }

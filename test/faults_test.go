@@ -134,7 +134,7 @@ func (b *blockingBackend) Load(ctx context.Context, block *ioactor.Block, s *rin
 func openBlocking(t *testing.T, at int, options ...pipeline.Option) (*pipeline.Engine, <-chan struct{}) {
 	blocked := make(chan struct{})
 	backend := pipeline.NewBackend("blocking", func(paths []string) (ioactor.Backend, error) {
-		under, err := ioactor.OpenPread(paths)
+		under, err := ioactor.OpenPread(paths, ioactor.HintNone)
 		return &blockingBackend{Backend: under, at: at, blocked: blocked}, err
 	})
 	e, err := pipeline.Open(demoModel, append(options, pipeline.WithBackend(backend))...)

@@ -96,8 +96,9 @@ func (b *bench) load(t testing.TB, block *ioactor.Block) {
 	area := b.slot.Load()
 	offs, size := block.Place(nil)
 	const mark = 0xa5
-	for i := size; i < int64(len(area)); i++ {
-		area[i] = mark
+	behind := area[size:][:guard]
+	for i := range behind {
+		behind[i] = mark
 	}
 	require.NoError(t, b.backend.Load(t.Context(), block, b.slot))
 	require.Len(t, b.slot.Parts, len(block.Extents))
@@ -109,9 +110,9 @@ func (b *bench) load(t testing.TB, block *ioactor.Block) {
 			require.Equal(t, offs[i], at, "extent %d is not where Place says", i)
 		}
 	}
-	for i := size; i < int64(len(area)); i++ {
-		if area[i] != mark {
-			require.Failf(t, "written behind the block", "byte %d of an area of %d", i, size)
+	for i := range behind {
+		if behind[i] != mark {
+			require.Failf(t, "written behind the block", "byte %d of an area of %d", size+int64(i), size)
 		}
 	}
 }
@@ -120,6 +121,7 @@ func address(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 
 func loads(t *testing.T, open Opener) {
 	const a, b, c = 16*page + 123, large, 2 * page
+	bench := setUp(t, open, b+2*page, a, b, c)
 	for _, tc := range []struct {
 		name    string
 		extents []ioactor.Extent
@@ -140,9 +142,7 @@ func loads(t *testing.T, open Opener) {
 		{"large and unaligned", []ioactor.Extent{{File: 0, Off: 3, Size: 9}, {File: 1, Off: 4097, Size: b - 4097 - 11}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			block := ioactor.Block{Name: tc.name, Extents: tc.extents}
-			bench := setUp(t, open, ioactor.LoadBytes([]ioactor.Block{block}), a, b, c)
-			bench.load(t, &block)
+			bench.load(t, &ioactor.Block{Name: tc.name, Extents: tc.extents})
 		})
 	}
 }
