@@ -13,6 +13,7 @@ import (
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/gguf"
+	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -32,7 +33,9 @@ func TestMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory is larger than the limit")
 	}
-	path := shape{layers: 6, dim: 1024, ffn: 2816, heads: 16, kvHeads: 16, vocab: 1024, kind: gguf.Q8_0}.write(t)
+	path := synthetic(t, synth.Config{
+		Shape: synth.Shape{Layers: 6, Dim: 1024, FFN: 2816, Heads: 16, KVHeads: 16, Vocab: 1024}, Type: "Q8_0",
+	})
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	m, err := model.New(f)
