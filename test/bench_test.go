@@ -39,8 +39,8 @@ func BenchmarkPrefill(b *testing.B) {
 // passes go on from and says how many tokens each computes.
 //
 // It reports the median, which says more than a mean on a machine that others
-// use too, and beside it what reading memory alone would take: the share of
-// that rate is what decoding is to be judged by.
+// use too, and for decoding the rate of a loop that only reads memory, before
+// and after: the share of that rate is what decoding is to be judged by.
 func bench(b *testing.B, start func(*testing.B, *pipeline.Session) (tokens int)) {
 	if testing.Short() {
 		b.Skip("the models take gigabytes")
@@ -82,8 +82,10 @@ func bench(b *testing.B, start func(*testing.B, *pipeline.Session) (tokens int))
 			rate := float64(weights) / median / 1e9
 			b.ReportMetric(float64(tokens)/median, "tokens/s")
 			b.ReportMetric(rate, "GB/s")
-			b.ReportMetric(read, "GB/s-read")
-			b.ReportMetric(100*rate/read, "%-of-read")
+			if tokens == 1 {
+				b.ReportMetric(read, "GB/s-read")
+				b.ReportMetric(100*rate/read, "%-of-read")
+			}
 			b.ReportMetric(float64(mem.Mallocs-memBefore.Mallocs)/float64(tokens*len(times)), "allocs/token")
 		})
 	}
