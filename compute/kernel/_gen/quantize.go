@@ -59,8 +59,8 @@ func quantizer(name string, size, offD int) {
 	VBROADCASTSS(id, scale)
 	VMOVSS(d, Mem{Base: rec, Disp: offD})
 	for i := 0; i < size; i += 32 {
-		// Packing leaves the halves of registers apart; the words are put in
-		// order at the end.
+		// Packing works in halves of registers; the order of the 32-bit words
+		// is put right at the end.
 		v := ymms(4)
 		for j := range v {
 			VMULPS(Mem{Base: x, Disp: 4*i + 32*j}, scale, v[j])
@@ -127,15 +127,15 @@ func sums(size int, rec reg.GPVirtual) {
 		return
 	}
 	for i := 0; i < 256; i += 64 {
-		// Of 16 values each 128-bit half of p and q holds four pairs of sums.
+		// Each 128-bit half of p and q holds the sums of 16 values: four
+		// lanes of two 16-bit sums, which are added lane to lane.
 		p, q, lo, hi := pairs(i), pairs(i+32), YMM(), YMM()
 		VSHUFPS(Imm(0x88), q, p, lo)
 		VSHUFPS(Imm(0xdd), q, p, hi)
-		VPADDW(hi, lo, lo) // p0 p1 q0 q1 | p2 p3 q2 q3, sums of 16 over halves to be added
-		// lo holds per half (16 values) two partial sums of p and of q
+		VPADDW(hi, lo, lo) // two lanes for sub-block 0, two for 2 | two for 1, two for 3
 		VSHUFPS(Imm(0x88), lo, lo, p)
 		VSHUFPS(Imm(0xdd), lo, lo, q)
-		VPADDW(q, p, p) // sub-blocks 0, 2 (0, 2) | 1, 3 (1, 3)
+		VPADDW(q, p, p) // 0 2 0 2 | 1 3 1 3
 		x := XMM()
 		VEXTRACTI128(Imm(1), p, x)
 		VPUNPCKLDQ(x, p.AsX(), x) // 0 1 2 3
