@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/layerpipe/layerpipe/compute/kernel"
@@ -43,6 +44,7 @@ type Actor struct {
 	tile   tile
 	job    job
 	run    tasks
+	fault  atomic.Pointer[error] // what a worker ran into
 }
 
 // Vectors are the values of the model's norms, biases and factors, by tensor.
@@ -56,6 +58,7 @@ type Config struct {
 	Passes  <-chan *Pass
 	Threads int // how many goroutines share a product; at least 1
 	Meter   *stage.Meter
+	Mapped  bool // the weights may lie in mappings of files, where reading can fail
 }
 
 // New returns an actor. Its team of workers starts with [Actor.Run].
@@ -69,6 +72,9 @@ func New(c Config) *Actor {
 		rope: newRopeTable(&c.Model.Rope, factors), block: -1,
 	}
 	a.run = a.tasks()
+	if c.Mapped {
+		a.run.mul = a.mulMapped
+	}
 	a.tile.scratch = make([]attendScratch, c.Threads)
 	return a
 }

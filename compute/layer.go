@@ -2,6 +2,10 @@ package compute
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
 
 	"github.com/layerpipe/layerpipe/compute/kernel"
 	"github.com/layerpipe/layerpipe/compute/vec"
@@ -180,6 +184,9 @@ func (a *Actor) product(p *Pass, dst []float32, w, bias *model.Tensor) error {
 	}
 	grain := max(8, chunkBytes/matrix.Type.RowBytes(matrix.Cols)/8*8)
 	a.team.Run(matrix.Rows, grain, a.run.mul)
+	if fault := a.fault.Swap(nil); fault != nil {
+		return *fault
+	}
 	return nil
 }
 
@@ -201,6 +208,26 @@ func (a *Actor) input(t gguf.Type) *kernel.Acts {
 		a.team.Run(in.n, 1, a.run.quantize)
 	}
 	return acts
+}
+
+// ErrFault reports weights in a mapping that could not be read: the file became
+// shorter while it was computed on, or its storage failed.
+var ErrFault = errors.New("compute: mapped weights cannot be read any more")
+
+// mulMapped is mulRows for weights that lie in a mapping of a file.
+func (a *Actor) mulMapped(worker, lo, hi int) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			fault, ok := r.(runtime.Error)
+			if !ok {
+				panic(r)
+			}
+			err := fmt.Errorf("%w: %w", ErrFault, fault)
+			a.fault.CompareAndSwap(nil, &err)
+		}
+	}()
+	a.mulRows(worker, lo, hi)
 }
 
 func (a *Actor) mulRows(_, lo, hi int) {

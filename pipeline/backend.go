@@ -5,29 +5,44 @@ import (
 	"strings"
 
 	"github.com/layerpipe/layerpipe/ioactor"
+	"github.com/layerpipe/layerpipe/ring"
 )
 
-// A Backend says how blocks are read from storage. The zero value is [Pread].
+// A Backend says how blocks are read from storage. The zero value leaves it to
+// the planner, or is [Pread] where nothing is planned.
 type Backend struct {
 	name   string
-	opener func(paths []string) (ioactor.Backend, error)
+	opener func(paths []string, s storage) (ioactor.Backend, error)
+	view   bool // parts lie in the backend's memory: slots need no load area, and nobody may write
+}
+
+// storage is what is known about the device.
+type storage struct {
+	hint   ioactor.Hint
+	direct ioactor.DirectOptions
 }
 
 // The backends.
 var (
-	// Pread reads at positions, through the page cache.
-	Pread = Backend{"pread", func(p []string) (ioactor.Backend, error) { return ioactor.OpenPread(p, ioactor.HintNone) }}
+	// Pread reads at positions, through the page cache: best for a model that
+	// fits there.
+	Pread = Backend{name: "pread", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenPread(p, s.hint) }}
+	// Direct reads past the page cache: best for a model that does not fit
+	// there, of which a cyclic scan never finds anything again.
+	Direct = Backend{name: "direct", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenDirect(p, s.direct) }}
 	// Mmap copies from a mapping of the files.
-	Mmap = Backend{"mmap", func(p []string) (ioactor.Backend, error) { return ioactor.OpenMmap(p, ioactor.HintNone) }}
+	Mmap = Backend{name: "mmap", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenMmap(p, s.hint) }}
+	// View copies nothing: compute reads weights in a mapping of the files.
+	View = Backend{name: "view", view: true, opener: func(p []string, _ storage) (ioactor.Backend, error) { return ioactor.OpenView(p) }}
 )
 
 // Backends lists the backends that come with the package.
-func Backends() []Backend { return []Backend{Pread, Mmap} }
+func Backends() []Backend { return []Backend{Pread, Direct, Mmap, View} }
 
 // NewBackend makes a backend of the program's own. open gets the paths of the
 // files that the blocks' extents count by; the stream closes what it returns.
 func NewBackend(name string, open func(paths []string) (ioactor.Backend, error)) Backend {
-	return Backend{name, open}
+	return Backend{name: name, opener: func(p []string, _ storage) (ioactor.Backend, error) { return open(p) }}
 }
 
 // ParseBackend returns the backend of that name.
@@ -43,16 +58,23 @@ func ParseBackend(name string) (Backend, error) {
 }
 
 // String returns the backend's name.
-func (b Backend) String() string {
+func (b Backend) String() string { return b.orPread().name }
+
+func (b Backend) orPread() Backend {
 	if b.opener == nil {
-		return Pread.name
+		return Pread
 	}
-	return b.name
+	return b
 }
 
-func (b Backend) open(paths []string) (ioactor.Backend, error) {
-	if b.opener == nil {
-		b = Pread
+// chosen reports whether b is a backend, and not left to the planner.
+func (b Backend) chosen() bool { return b.opener != nil }
+
+// newRing makes the slots that b loads into.
+func (b Backend) newRing(depth int, blocks []Block, work int64) (*ring.Ring, error) {
+	load := ioactor.LoadBytes(blocks)
+	if b.view {
+		load = 0
 	}
-	return b.opener(paths)
+	return ring.New(depth, load, work)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/compute/kernel"
@@ -107,7 +108,11 @@ func (e *Engine) start() (err error) {
 	}
 	plan := e.plan
 	c.chunk, c.context, c.buffers = plan.Chunk, plan.Context, plan.Buffers
-	blocks, layout := streamBlocks(e.model), plan.layout
+	blocks := streamBlocks(e.model)
+	layout, err := dequant.NewPlan(tensors(e.model, c, plan.pinned))
+	if err != nil {
+		return err
+	}
 	if e.pins, err = allocPins(layout, plan.pinned); err != nil {
 		return err
 	}
@@ -124,11 +129,11 @@ func (e *Engine) start() (err error) {
 			work = max(work, layout.WorkBytes(b))
 		}
 	}
-	slots, err := ring.New(plan.Buffers, ioactor.LoadBytes(blocks), work)
+	slots, err := c.backend.newRing(plan.Buffers, blocks, work)
 	if err != nil {
 		return err
 	}
-	backend, err := c.backend.open(e.model.File.Paths)
+	backend, err := c.backend.opener(e.model.File.Paths, c.storage)
 	if err != nil {
 		slots.Close()
 		return err
@@ -137,21 +142,51 @@ func (e *Engine) start() (err error) {
 		return (&dequant.Actor{Plan: layout, Pins: pinBytes(e.pins), Interleave: interleave, In: in, Out: out, Meter: e.dequantizer}).Run
 	})
 	actor := compute.New(compute.Config{
-		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute,
+		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute, Mapped: c.backend.view,
 		Weights: &weights{stream: e.stream, plan: layout, pins: pinBytes(e.pins)},
 	})
 	e.group.Go("compute", actor.Run)
 	return nil
 }
 
-// makePlan plans for m in a process that takes base bytes already, and leaves m
-// cut as the plan says.
+// makePlan plans for m in a process that takes base bytes already, chooses the
+// backend that was left to it, and leaves m cut as the plan says.
 func makePlan(m *model.Model, c *config, base int64) (*Plan, error) {
+	plan, err := planOnce(m, c, base)
+	if err != nil {
+		return nil, err
+	}
+	if !c.backend.chosen() {
+		c.backend = Pread
+		if c.planned && plan.StreamedBytes > 0 && plan.available > 0 && fileBytes(m) > plan.available-plan.Total {
+			c.backend = Direct
+		}
+	}
+	if c.backend.name == Direct.name && plan.StreamedBytes > 0 && c.probe == nil {
+		// What cannot be measured is planned with ordinary figures: reading says
+		// what is wrong.
+		probe, err := ioactor.Probe(context.Background(), m.File.Paths[0], ioactor.ProbeOptions{Time: 300 * time.Millisecond})
+		if err == nil && probe.BytesPerSecond > 0 {
+			c.probe = &probe
+			if plan, err = planOnce(m, c, base); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if c.probe != nil {
+		c.storage.direct = ioactor.DirectOptions{Chunk: c.probe.Chunk, InFlight: c.probe.InFlight}
+	}
+	plan.Backend = c.backend.String()
+	m.Cut(plan.Unit)
+	return plan, nil
+}
+
+func planOnce(m *model.Model, c *config, base int64) (*Plan, error) {
 	p, err := newPlanner(m, c, base)
 	if err != nil {
 		return nil, err
 	}
-	if c.planned() {
+	if c.planned {
 		if err := p.limits(); err != nil {
 			return nil, err
 		}
@@ -160,9 +195,23 @@ func makePlan(m *model.Model, c *config, base int64) (*Plan, error) {
 	if plan == nil {
 		return nil, &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
 	}
-	plan.Backend = c.backend.String()
-	m.Cut(plan.Unit)
 	return plan, nil
+}
+
+// Notes says what is not as it was asked for, or deserves to be known: one
+// sentence each, for the user. It is complete after the first pass.
+func (e *Engine) Notes() []string {
+	var notes []string
+	if e.plan.Warning != "" {
+		notes = append(notes, e.plan.Warning)
+	}
+	if n, ok := e.stream.backend.(interface{ Note() string }); ok && n.Note() != "" {
+		notes = append(notes, n.Note())
+	}
+	if p := e.plan.Probe; p != nil && !p.Device {
+		notes = append(notes, p.Reason)
+	}
+	return notes
 }
 
 // streamBlocks gives the model's blocks to ioactor, which knows no tensors.
@@ -178,8 +227,10 @@ func streamBlocks(m *model.Model) []Block {
 }
 
 // tensors gives the model's blocks to dequant, which knows no roles, and chooses
-// the form of each.
-func tensors(m *model.Model, c *config) [][]dequant.Tensor {
+// the form of each. What is mapped cannot be interleaved where it lies; what is
+// pinned is copied anyway. Without pinned, which makes no difference to sizes,
+// nothing is.
+func tensors(m *model.Model, c *config, pinned []bool) [][]dequant.Tensor {
 	blocks := make([][]dequant.Tensor, len(m.Blocks))
 	for i, b := range m.Blocks {
 		for _, t := range b.Tensors {
@@ -188,7 +239,7 @@ func tensors(m *model.Model, c *config) [][]dequant.Tensor {
 			}
 			switch {
 			case c.expand || !kernel.Supported(t.Type):
-			case kernel.PanelLayout(d.Type, d.Rows, d.Cols):
+			case kernel.PanelLayout(d.Type, d.Rows, d.Cols) && (!c.backend.view || pinned != nil && pinned[i]):
 				d.Form = dequant.Interleave
 			default:
 				d.Form = dequant.Keep

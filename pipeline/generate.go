@@ -27,6 +27,15 @@ type GenConfig struct {
 	// MaxTokens ends the generation after so many tokens; 0 goes on until the
 	// model ends its text or the context is full.
 	MaxTokens int
+	// Stop ends the generation where one of these texts begins, which the model
+	// would write next. Of the text, nothing that may be the beginning of one is
+	// yielded before it is clear that it is not.
+	Stop []string
+	// Session, if not nil, is what to compute in, instead of a session that
+	// ends with the generation. What it holds of the prompt's beginning already
+	// is not computed again, and what else it holds is forgotten. It must not be
+	// used until the iteration ends.
+	Session *Session
 	// Sampling is how tokens are chosen; the zero value is greedy.
 	Sampling sample.Config
 	// Progress, if not nil, is called as the prompt's pass goes through the
@@ -39,7 +48,7 @@ type GenConfig struct {
 // A Token is one generated token.
 type Token struct {
 	ID   int32  // -1 if the text alone is left, see Text
-	Text string // the whole characters that the token completes, may be empty; at the very end U+FFFD for one that stays incomplete
+	Text string // what can be shown now that the token is there: whole characters, may be empty; at the very end U+FFFD for one that stays incomplete
 }
 
 // ErrNoTokenizer reports text work on an engine that was opened without a
@@ -51,8 +60,9 @@ var ErrEmptyPrompt = errors.New("pipeline: the prompt is empty and the vocabular
 
 // Generate continues a prompt. The prompt is computed in one pass, then every
 // token in a pass of its own. The iteration ends after the model's end of text
-// (which is not yielded), MaxTokens, or a full context; with an error as its
-// last pair if it fails or ctx ends. Breaking out of the loop stops it.
+// or a stop string (which are not yielded), MaxTokens, or a full context; with
+// an error as its last pair if it fails or ctx ends. Breaking out of the loop
+// stops it.
 func (e *Engine) Generate(ctx context.Context, c GenConfig) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		g := &generation{engine: e, config: c, start: time.Now(), before: e.Stats(), digest: sha256.New()}
@@ -84,16 +94,24 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 	if err != nil {
 		return err
 	}
+	stop, err := newStopper(g.config.Stop)
+	if err != nil {
+		return err
+	}
 	prompt, err := g.prompt()
 	g.stats.PromptTokens = len(prompt)
 	if err != nil {
 		return err
 	}
-	session, err := e.NewSession(g.room(len(prompt)))
-	if err != nil {
-		return err
+	session, held := g.config.Session, 0
+	if session == nil {
+		if session, err = e.NewSession(g.room(len(prompt))); err != nil {
+			return err
+		}
+		defer session.Close()
+	} else {
+		held = session.keep(prompt)
 	}
-	defer session.Close()
 	var text *tokenizer.Decoder
 	if e.tokenizer != nil {
 		text = e.tokenizer.Decoder()
@@ -111,7 +129,7 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 		}
 		return nil
 	}
-	next, progress := prompt, g.config.Progress
+	next, progress := prompt[held:], g.config.Progress
 	one := make([]int32, 1)
 	for {
 		logits, err := session.feed(ctx, next, 1, progress)
@@ -132,12 +150,16 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 			break
 		}
 		g.stats.GeneratedTokens++
-		t := Token{ID: id}
+		t, stopped := Token{ID: id}, false
 		if text != nil {
-			t.Text = text.Next(id)
+			t.Text, stopped = stop.next(text.Next(id))
 		}
 		if err := emit(t); err != nil {
 			return err
+		}
+		if stopped {
+			g.stats.StopReason = "stop"
+			return nil
 		}
 		if g.config.MaxTokens > 0 && g.stats.GeneratedTokens == g.config.MaxTokens {
 			g.stats.StopReason = "length"
@@ -150,11 +172,16 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 		one[0] = id
 		next, progress = one, nil
 	}
+	if text == nil {
+		return nil
+	}
 	// What the decoder holds back is half a character that nothing completes.
-	if text != nil {
-		if rest := text.Flush(); rest != "" {
-			return emit(Token{ID: -1, Text: strings.ToValidUTF8(rest, "\uFFFD")})
-		}
+	rest, stopped := stop.next(strings.ToValidUTF8(text.Flush(), "\uFFFD"))
+	if stopped {
+		g.stats.StopReason = "stop"
+	}
+	if rest += stop.flush(); rest != "" {
+		return emit(Token{ID: -1, Text: rest})
 	}
 	return nil
 }
@@ -200,7 +227,11 @@ func (g *generation) finish(ctx context.Context, err error) {
 	}
 	s.Text = g.text.String()
 	s.LogitsSHA256 = hex.EncodeToString(g.digest.Sum(nil))
-	s.Backend, s.Buffers = g.engine.config.backend.String(), g.engine.config.buffers
+	plan := g.engine.plan
+	s.Backend, s.Buffers, s.Notes = plan.Backend, plan.Buffers, g.engine.Notes()
+	if plan.Probe != nil {
+		s.DeviceBytesPerSecond = plan.Probe.BytesPerSecond
+	}
 	var first, decode time.Duration
 	if !g.first.IsZero() {
 		first, decode = g.first.Sub(g.start), end.Sub(g.first)

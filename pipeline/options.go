@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model"
 )
 
@@ -25,15 +26,17 @@ type config struct {
 	pinned       int        // -1: the planner's choice
 	unit         model.Unit // "": the planner's choice
 	backend      Backend
+	storage      storage
 	threads      int
 	context      int
 	contextGiven bool
 	contextMost  int // 0: no bound
 	chunk        int // of the plan
 	kv           compute.KVType
-	rates        Rates
+	probe        *ioactor.ProbeResult // nil: not measured
 	expand       bool
 	noTokenizer  bool
+	planned      bool // the planner chooses what to pin
 }
 
 func newConfig(options []Option) (*config, error) {
@@ -43,9 +46,8 @@ func newConfig(options []Option) (*config, error) {
 			return nil, err
 		}
 	}
-	if c.rates == (Rates{}) {
-		c.rates = defaultRates(c.threads)
-	}
+	// A ceiling was given, or nothing at all was said about the ring.
+	c.planned = c.memory != Memory{} || c.buffers == 0 && c.pinned < 0 && !c.backend.chosen()
 	return c, nil
 }
 
@@ -57,12 +59,6 @@ func (c *config) setContext(m *model.Model) {
 			c.context = min(c.context, c.contextMost)
 		}
 	}
-}
-
-// planned reports whether the planner chooses what to pin: if a ceiling was
-// given, or nothing at all was said about the ring.
-func (c *config) planned() bool {
-	return c.memory != Memory{} || c.buffers == 0 && c.pinned < 0 && c.backend.opener == nil
 }
 
 func atLeast(n, least int, what string, to *int) error {
@@ -105,9 +101,23 @@ func WithUnit(u model.Unit) Option {
 	}
 }
 
-// WithBackend sets how blocks are read. The default is [Pread].
+// WithBackend sets how blocks are read. The default is [Direct] if the model does
+// not fit the page cache beside the engine, otherwise [Pread].
 func WithBackend(b Backend) Option {
 	return func(c *config) error { c.backend = b; return nil }
+}
+
+// WithHint sets what [Pread] and [Mmap] tell the kernel about their reads. The
+// default is nothing.
+func WithHint(h ioactor.Hint) Option {
+	return func(c *config) error { c.storage.hint = h; return nil }
+}
+
+// WithProbe plans with what [ioactor.Probe] has measured on the model's file.
+// The default is to measure, for up to a third of a second, when blocks are
+// streamed with [Direct].
+func WithProbe(p ioactor.ProbeResult) Option {
+	return func(c *config) error { c.probe = &p; return nil }
 }
 
 // WithThreads sets how many goroutines share the arithmetic. The default is

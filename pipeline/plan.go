@@ -17,8 +17,10 @@ import (
 type Plan struct {
 	Ceiling int64  `json:"ceiling_bytes"` // what the process may take; 0 if nothing sets a limit
 	Source  string `json:"ceiling_source"`
-	Total   int64  `json:"total_bytes"` // what it will take at most
-	Items   []Item `json:"items"`       // and for what
+
+	available int64  // how large the process may become without harm; 0 if not known
+	Total     int64  `json:"total_bytes"` // what it will take at most
+	Items     []Item `json:"items"`       // and for what
 
 	Buffers int            `json:"buffers"`
 	Unit    model.Unit     `json:"unit"`
@@ -35,13 +37,14 @@ type Plan struct {
 	Floor         int64  `json:"floor_bytes"`    // the least memory that works
 	Warning       string `json:"warning,omitempty"`
 
+	// Probe is what has been measured on the model's file, nil for nothing.
+	Probe *ioactor.ProbeResult `json:"probe,omitempty"`
 	// SecondsPerToken is what decoding should take, from the rates that the
 	// plan was made with; 0 without.
 	SecondsPerToken float64 `json:"seconds_per_token,omitempty"`
 	Rates           Rates   `json:"rates"`
 
 	pinned []bool
-	layout *dequant.Plan
 }
 
 // GoBytes is what the plan leaves to Go's runtime: everything but slots, pins
@@ -92,19 +95,19 @@ const (
 
 // planner makes plans for one model.
 type planner struct {
-	model   *model.Model
-	config  *config
-	base    int64 // what the process takes already, and the vectors
-	ceiling int64 // 0: none
-	source  string
-	rates   Rates
-	cuts    []cut
+	model     *model.Model
+	config    *config
+	base      int64 // what the process takes already, and the vectors
+	ceiling   int64 // 0: none
+	source    string
+	available int64
+	rates     Rates
+	cuts      []cut
 }
 
 // A cut is the model in blocks of one unit.
 type cut struct {
 	unit   model.Unit
-	layout *dequant.Plan
 	blocks []Block
 	sizes  []blockSize
 	slot   int64 // bytes of a slot for the largest block
@@ -114,24 +117,27 @@ type blockSize struct{ file, pin int64 }
 
 // newPlanner prepares the planning of m. It may leave m cut in any way.
 func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
-	p := &planner{model: m, config: c, base: base, rates: c.rates}
+	p := &planner{model: m, config: c, base: base, rates: defaultRates(c.threads)}
+	if c.probe != nil {
+		p.rates.Storage = c.probe.BytesPerSecond
+	}
 	for _, t := range m.Vectors() {
 		p.base += t.Size
 	}
 	units := []model.Unit{c.unit}
 	if c.unit == "" {
 		units = []model.Unit{model.UnitLayer, model.UnitTensor}
-		if !c.planned() {
+		if !c.planned {
 			units = units[:1]
 		}
 	}
 	for _, unit := range units {
 		m.Cut(unit)
-		layout, err := dequant.NewPlan(tensors(m, c))
+		layout, err := dequant.NewPlan(tensors(m, c, nil))
 		if err != nil {
 			return nil, err
 		}
-		k := cut{unit: unit, layout: layout, blocks: streamBlocks(m)}
+		k := cut{unit: unit, blocks: streamBlocks(m)}
 		var work int64
 		for b := range k.blocks {
 			k.sizes = append(k.sizes, blockSize{k.blocks[b].Bytes(), layout.PinBytes(b)})
@@ -146,15 +152,13 @@ func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 // limits finds the ceiling.
 func (p *planner) limits() error {
 	available, source, known := availableMemory("/")
+	p.available = available
 	m := p.config.memory
 	switch {
 	case m.floor:
 		p.ceiling, p.source = p.floor(), "the floor"
 	case m.share > 0:
-		var files int64
-		for _, n := range p.model.File.Sizes {
-			files += n
-		}
+		files := fileBytes(p.model)
 		p.ceiling, p.source = int64(m.share*float64(files)), fmt.Sprintf("%g%% of the model's %s", 100*m.share, mib(files))
 	case m.bytes > 0:
 		p.ceiling, p.source = m.bytes, "as asked for"
@@ -165,6 +169,13 @@ func (p *planner) limits() error {
 		return &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: floor}
 	}
 	return nil
+}
+
+func fileBytes(m *model.Model) (n int64) {
+	for _, size := range m.File.Sizes {
+		n += size
+	}
+	return n
 }
 
 // needs lists what the process takes besides pins, with so many positions of
@@ -233,7 +244,7 @@ func (p *planner) depths() []int {
 	if p.config.buffers > 0 {
 		return []int{p.config.buffers}
 	}
-	if !p.config.planned() {
+	if !p.config.planned {
 		return []int{defaultBuffers}
 	}
 	return []int{2, 3, 4, 1}
@@ -258,7 +269,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	switch {
 	case c.pinned >= 0:
 		pinned = spread(len(k.blocks), c.pinned)
-	case c.planned():
+	case c.planned:
 		pinned = choosePins(k.sizes, room)
 	default:
 		pinned = make([]bool, len(k.blocks))
@@ -267,7 +278,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 
 	plan := &Plan{
 		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv, Context: context, Chunk: chunk,
-		Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, pinned: pinned, layout: k.layout,
+		available: p.available, Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, Probe: c.probe, pinned: pinned,
 	}
 	for b, s := range k.sizes {
 		plan.ModelBytes += s.file
@@ -283,6 +294,9 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	}
 	plan.Items = append(items, Item{"pinned blocks", plan.PinnedBytes})
 	plan.Total = sum(plan.Items)
+	if p.available > 0 && plan.Total > p.available {
+		plan.Warning = fmt.Sprintf("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
+	}
 	plan.SecondsPerToken = simulate(k.sizes, pinned, buffers, p.rates).Seconds()
 	return plan
 }

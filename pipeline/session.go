@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/stage"
@@ -16,6 +17,7 @@ import (
 type Session struct {
 	engine *Engine
 	cache  *compute.Cache
+	tokens []int32 // of the positions in cache
 
 	// The buffers of the passes that this session starts.
 	feeds  [1]Feed
@@ -52,7 +54,21 @@ func (e *Engine) NewSession(room int) (*Session, error) {
 func (s *Session) Len() int { return s.cache.Len() }
 
 // Truncate forgets all positions from n on.
-func (s *Session) Truncate(n int) { s.cache.Truncate(n) }
+func (s *Session) Truncate(n int) {
+	s.cache.Truncate(n)
+	s.tokens = s.tokens[:s.cache.Len()]
+}
+
+// keep forgets all but what s and prompt begin with alike, and returns how much
+// that is. The last token of prompt is never kept: logits are wanted behind it.
+func (s *Session) keep(prompt []int32) int {
+	n := 0
+	for n < len(s.tokens) && n < len(prompt)-1 && s.tokens[n] == prompt[n] {
+		n++
+	}
+	s.Truncate(n)
+	return n
+}
 
 // Close frees the KV cache.
 func (s *Session) Close() { s.cache.Free() }
@@ -121,6 +137,7 @@ func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blo
 	}
 	s.logits, rest = s.logits[:0], s.flat
 	for _, f := range feeds {
+		f.Session.tokens = append(f.Session.tokens, f.Tokens...)
 		n := f.Logits * e.model.Vocab
 		s.logits, rest = append(s.logits, rest[:n:n]), rest[n:]
 	}
@@ -187,6 +204,9 @@ func (e *Engine) run(p *compute.Pass) error {
 	err := <-p.Done // the actor answers every pass that it has taken
 	if errors.Is(err, stage.ErrStopped) {
 		err = e.stream.failure()
+	}
+	if errors.Is(err, compute.ErrFault) {
+		err = fmt.Errorf("%s: %w", strings.Join(e.model.File.Paths, ", "), err)
 	}
 	if err == nil {
 		e.passCount.Add(1)

@@ -71,29 +71,31 @@ func (s Stats) limiter() Limiter {
 // GenStats describes one generation. Rates are 0 where there was nothing to
 // measure.
 type GenStats struct {
-	Text               string  `json:"text"`
-	PromptTokens       int     `json:"prompt_tokens"`
-	GeneratedTokens    int     `json:"generated_tokens"`
-	StopReason         string  `json:"stop_reason"`           // "end", "length", "context", "cancelled" or "error"
-	FirstTokenSeconds  float64 `json:"first_token_seconds"`   // from the call to the first token
-	TokensPerSecond    float64 `json:"tokens_per_second"`     // of decoding, without the prompt
-	TotalSeconds       float64 `json:"total_seconds"`         // from the call to the end
-	Passes             int64   `json:"passes"`                // trips through all blocks
-	TokensPerPass      float64 `json:"tokens_per_pass"`       // prompt and generated
-	PrefetchHits       int64   `json:"prefetch_hits"`         // blocks that were ready when compute wanted them
-	PrefetchMisses     int64   `json:"prefetch_misses"`       // blocks that compute waited for
-	ResidentHits       int64   `json:"resident_hits"`         // hits of blocks that stay in memory
-	StallSeconds       float64 `json:"stall_seconds"`         // time that compute waited for blocks
-	StallShare         float64 `json:"stall_share"`           // of TotalSeconds
-	BytesRead          int64   `json:"bytes_read"`            // from storage, or the page cache
-	BytesPerPass       float64 `json:"bytes_per_pass"`        //
-	ReadBytesPerSecond float64 `json:"read_bytes_per_second"` // while the reader was reading
-	PeakRSSBytes       int64   `json:"peak_rss_bytes"`        // of the whole process, since its start
-	Limiter            Limiter `json:"limiter"`               // "" if no pass was completed
-	LogitsSHA256       string  `json:"logits_sha256"`         // over the rows that were sampled from, little-endian float32
-	Backend            string  `json:"backend"`
-	Buffers            int     `json:"buffers"`
-	Actors             Stats   `json:"actors"`
+	Text                 string   `json:"text"`
+	PromptTokens         int      `json:"prompt_tokens"`
+	GeneratedTokens      int      `json:"generated_tokens"`
+	StopReason           string   `json:"stop_reason"`                       // "end", "stop", "length", "context", "cancelled" or "error"
+	FirstTokenSeconds    float64  `json:"first_token_seconds"`               // from the call to the first token
+	TokensPerSecond      float64  `json:"tokens_per_second"`                 // of decoding, without the prompt
+	TotalSeconds         float64  `json:"total_seconds"`                     // from the call to the end
+	Passes               int64    `json:"passes"`                            // trips through all blocks
+	TokensPerPass        float64  `json:"tokens_per_pass"`                   // prompt and generated
+	PrefetchHits         int64    `json:"prefetch_hits"`                     // blocks that were ready when compute wanted them
+	PrefetchMisses       int64    `json:"prefetch_misses"`                   // blocks that compute waited for
+	ResidentHits         int64    `json:"resident_hits"`                     // hits of blocks that stay in memory
+	StallSeconds         float64  `json:"stall_seconds"`                     // time that compute waited for blocks
+	StallShare           float64  `json:"stall_share"`                       // of TotalSeconds
+	BytesRead            int64    `json:"bytes_read"`                        // from storage, or the page cache
+	BytesPerPass         float64  `json:"bytes_per_pass"`                    //
+	ReadBytesPerSecond   float64  `json:"read_bytes_per_second"`             // while the reader was reading
+	DeviceBytesPerSecond float64  `json:"device_bytes_per_second,omitempty"` // what the probe measured; 0 without
+	PeakRSSBytes         int64    `json:"peak_rss_bytes"`                    // of the whole process, since its start
+	Limiter              Limiter  `json:"limiter"`                           // "" if no pass was completed
+	LogitsSHA256         string   `json:"logits_sha256"`                     // over the rows that were sampled from, little-endian float32
+	Backend              string   `json:"backend"`
+	Buffers              int      `json:"buffers"`
+	Notes                []string `json:"notes,omitempty"` // see [Engine.Notes]
+	Actors               Stats    `json:"actors"`
 }
 
 // fill computes g from what the engine counted during the generation.

@@ -32,6 +32,8 @@ type StreamConfig struct {
 	Buffers int
 	// Backend is how the files are read. The zero value is [Pread].
 	Backend Backend
+	// Hint is what [Pread] and [Mmap] tell the kernel. The zero value is nothing.
+	Hint ioactor.Hint
 }
 
 // A Stream brings blocks of bytes from storage, in cyclic order and ahead of
@@ -89,16 +91,16 @@ func OpenStream(ctx context.Context, c StreamConfig) (*Stream, error) {
 	if c.Buffers == 0 {
 		c.Buffers = defaultBuffers
 	}
-	backend, err := c.Backend.open(c.Files)
+	how := c.Backend.orPread()
+	backend, err := how.opener(c.Files, storage{hint: c.Hint})
 	if err != nil {
 		return nil, err
 	}
-	slots, err := ring.New(c.Buffers, ioactor.LoadBytes(c.Blocks), 0)
+	slots, err := how.newRing(c.Buffers, c.Blocks, 0)
 	if err != nil {
 		return nil, errors.Join(err, backend.Close())
 	}
-	s := newStream(stage.NewGroup(ctx), slots, backend, c.Blocks, make([]bool, len(c.Blocks)), nil)
-	return s, nil
+	return newStream(stage.NewGroup(ctx), slots, backend, c.Blocks, make([]bool, len(c.Blocks)), nil), nil
 }
 
 // newStream starts the actors of a stream in group. It owns slots and backend.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/pipeline"
 	"github.com/layerpipe/layerpipe/ring"
@@ -186,7 +187,9 @@ func TestTruncatedFile(t *testing.T) {
 				for err == nil && s.Len() < 10 {
 					_, err = s.Feed(t.Context(), []int32{1}, 1)
 				}
-				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				if !errors.Is(err, compute.ErrFault) { // a view may be computed on when it happens
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				}
 				require.ErrorContains(t, err, path)
 				_ = e.Close() // reports the same error, if it was the reader's
 			})
