@@ -1,0 +1,101 @@
+package pipeline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/layerpipe/layerpipe/pipeline"
+)
+
+// collect generates and returns the pieces of text as they were yielded.
+func collect(t *testing.T, e *pipeline.Engine, c pipeline.GenConfig) (pieces []string, stats pipeline.GenStats) {
+	t.Helper()
+	c.Stats = &stats
+	for token, err := range e.Generate(t.Context(), c) {
+		require.NoError(t, err)
+		pieces = append(pieces, token.Text)
+	}
+	require.Equal(t, stats.Text, strings.Join(pieces, ""))
+	return pieces, stats
+}
+
+func TestStop(t *testing.T) {
+	e, err := pipeline.Open(demo)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	const text = " there was a cheerful child named Max." // 8 tokens
+	whole, _ := collect(t, e, pipeline.GenConfig{Prompt: "Once upon a time", MaxTokens: 8})
+	require.Equal(t, text, strings.Join(whole, ""))
+	for _, tc := range []struct {
+		name, want string
+		stop       []string
+	}{
+		{"none", text, nil},
+		{"not in the text", text, []string{"dragon"}},
+		{"a word", " there was a ", []string{"cheerful"}},
+		{"within a token", " there was a cheerful chi", []string{"ld"}},
+		{"over several tokens", " there w", []string{"as a cheerful chi"}},
+		{"the earlier of two", " there", []string{"child", " was"}},
+		{"the longer one begins earlier", " there", []string{"a cheerful", " was a cheerful"}},
+		{"begins like the text and goes on differently", text, []string{"cheerful child called"}},
+		{"one begins like the text, another comes", " there was a cheerful ", []string{"a cheerful child called", "child named Max"}},
+		{"at the very start", "", []string{" there"}},
+		{"the last character", strings.TrimSuffix(text, "."), []string{"."}},
+		{"incomplete at the end", text, []string{". And"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pieces, stats := collect(t, e, pipeline.GenConfig{Prompt: "Once upon a time", MaxTokens: 8, Stop: tc.stop})
+			require.Equal(t, tc.want, stats.Text)
+			// Whatever can still become a stop string has not been shown.
+			for i := range pieces {
+				shown := strings.Join(pieces[:i+1], "")
+				require.True(t, strings.HasPrefix(tc.want, shown))
+			}
+			if tc.want == text {
+				require.Equal(t, "length", stats.StopReason)
+			} else {
+				require.Equal(t, "stop", stats.StopReason)
+			}
+		})
+	}
+
+	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Prompt: "x", Stop: []string{"a", ""}}) {
+		require.ErrorContains(t, err, "stop string: empty")
+	}
+}
+
+// A session that goes on computes only what is new, and the text is the same.
+func TestGenerateInSession(t *testing.T) {
+	e, err := pipeline.Open(demo)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	session, err := e.NewSession(0)
+	require.NoError(t, err)
+	defer session.Close()
+
+	prompt := []int32{1, 418, 419, 973, 63, 100, 200}
+	for _, tc := range []struct {
+		name   string
+		tokens []int32
+		held   int // how many positions are kept
+	}{
+		{"from nothing", prompt[:4], 0},
+		{"the same again", prompt[:4], 3},
+		{"longer", prompt, 4},
+		{"shorter", prompt[:5], 4},
+		{"another end", []int32{1, 418, 7, 8}, 2},
+		{"another text", []int32{5, 6}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, want := collect(t, e, pipeline.GenConfig{Tokens: tc.tokens, MaxTokens: 5})
+			computed := 0
+			progress := func(int, int) { computed = session.Len() } // before the prompt is computed
+			_, got := collect(t, e, pipeline.GenConfig{Tokens: tc.tokens, MaxTokens: 5, Session: session, Progress: progress})
+			require.Equal(t, want.LogitsSHA256, got.LogitsSHA256)
+			require.Equal(t, tc.held, computed)
+			require.Equal(t, len(tc.tokens)+4, session.Len(), "the last token is not computed")
+		})
+	}
+}
