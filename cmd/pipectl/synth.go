@@ -127,6 +127,9 @@ func (s *synthCommand) run(ctx context.Context) error {
 
 // checkTarget refuses a target before time is spent on it.
 func (s *synthCommand) checkTarget(total int64) error {
+	if s.out == "" {
+		return usagef("no file name")
+	}
 	info, err := os.Stat(s.out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -151,8 +154,8 @@ func (s *synthCommand) checkTarget(total int64) error {
 }
 
 // writePart gives path what fill writes, which goes to path.part until it is
-// whole. If fill fails nothing is left, and path is as it was.
-// A path.part that is there is only replaced with force: it may be a download.
+// whole. If fill fails nothing is left, and path is as it was. A path.part that
+// is there is only replaced with force: it may be a download.
 func writePart(path string, force bool, fill func(*os.File) error) error {
 	part, flag := path+".part", os.O_EXCL
 	if force {

@@ -135,6 +135,7 @@ func TestSynthUsage(t *testing.T) {
 		"unknown shape":   {[]string{"--shape", "3b", "--type", "F16", "-o", out}, append(synth.Shapes(), "LAYERSxDIM")},
 		"unknown type":    {[]string{"--shape", "1b", "--type", "Q9", "-o", out}, typeNames()},
 		"rows of a type":  {[]string{"--shape", "1x96x96x2x2x400", "--type", "Q4_K_M", "-o", out}, []string{"Q4_K_M", "96", "multiple of 256"}},
+		"no file name":    {[]string{"--shape", tinyShape, "--type", "F16", "-o", ""}, []string{"no file name"}},
 		"no regular file": {[]string{"--shape", tinyShape, "--type", "F16", "-o", dir, "--force"}, []string{"no regular file"}},
 	} {
 		t.Run(name, func(t *testing.T) {

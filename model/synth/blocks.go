@@ -73,8 +73,8 @@ func tieSixes(b []byte) {
 }
 
 // shaper returns the function that makes blocks of type t, whose values have
-// the root mean square rms, out of random bytes, a multiple of step. What
-// is behind the last whole block stays as it is.
+// the root mean square rms, out of random bytes, a multiple of step. What is
+// behind the last whole block stays as it is.
 func shaper(t gguf.Type, rms float64) func([]byte) {
 	switch t {
 	case gguf.F32:
