@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/demo"
 	"github.com/layerpipe/layerpipe/pipeline"
@@ -52,12 +53,22 @@ func (m modelFlag) file() (path string, release func() error, err error) {
 type engineFlags struct {
 	model                     modelFlag
 	buffers, threads, context int // 0: not given
-	noAsync, mmap             bool
+	noAsync, direct           bool
+	mmap                      mmapFlag
+	hint                      ioactor.Hint
 	kv                        compute.KVType // "": not given
 	dequant                   dequantFlag
 	memory                    pipeline.Memory // zero: not given
 	unit                      model.Unit      // "": not given
 }
+
+// mmapFlag says how a mapping of the file is used; "" is not at all.
+type mmapFlag string
+
+const (
+	mmapCopy mmapFlag = "copy"
+	mmapView mmapFlag = "view"
+)
 
 // dequantFlag says whether weights are expanded.
 type dequantFlag string
@@ -79,7 +90,15 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 		return "", fmt.Errorf("must be %s or %s", model.UnitLayer, model.UnitTensor)
 	})
 	flags.BoolVar(&f.noAsync, "no-async", false, "read and compute in turns, with one slot")
-	flags.BoolVar(&f.mmap, "mmap", false, "copy blocks from a mapping of the file instead of reading them")
+	flags.BoolVar(&f.direct, "direct", false, "read past the page cache (default when the model does not fit there)")
+	addParsed(flags, &f.mmap, "mmap", "", "map the file instead of reading it: `HOW` is copy, or view to compute on the mapped pages", func(s string) (mmapFlag, error) {
+		if m := mmapFlag(s); m == mmapCopy || m == mmapView {
+			return m, nil
+		}
+		return "", fmt.Errorf("must be %s or %s", mmapCopy, mmapView)
+	})
+	flags.Lookup("mmap").NoOptDefVal = string(mmapCopy)
+	addParsed(flags, &f.hint, "hint", "", "tell the kernel what is read: `HINT` is none, fadvise or willneed (default none)", ioactor.ParseHint)
 	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", atLeast(1))
 	addParsed(flags, &f.context, "ctx", "", "room for `N` tokens, prompt and text (default what the model was made for, at most 4096)", atLeast(1))
 	addParsed(flags, &f.kv, "kv", "", "number `FORMAT` of the KV cache, f16 or f32 (default f16)", func(s string) (compute.KVType, error) {
@@ -104,8 +123,10 @@ func (f *engineFlags) options() ([]pipeline.Option, error) {
 	switch {
 	case f.noAsync && f.buffers > 1:
 		return nil, usagef("--no-async has one slot, it contradicts --buffers %d", f.buffers)
-	case f.noAsync && f.mmap:
-		return nil, usagef("--no-async contradicts --mmap")
+	case f.noAsync && f.mmap != "", f.noAsync && f.direct, f.direct && f.mmap != "":
+		return nil, usagef("--no-async, --direct and --mmap are ways to read of which one can be chosen")
+	case f.hint != ioactor.HintNone && (f.direct || f.mmap == mmapView):
+		return nil, usagef("--hint is about reads through the page cache, it contradicts --direct and --mmap=view")
 	}
 	var options []pipeline.Option
 	if f.noAsync {
@@ -120,8 +141,18 @@ func (f *engineFlags) options() ([]pipeline.Option, error) {
 	if f.buffers > 0 {
 		options = append(options, pipeline.WithBuffers(f.buffers))
 	}
-	if f.mmap {
+	switch {
+	case f.direct:
+		options = append(options, pipeline.WithBackend(pipeline.Direct))
+	case f.mmap == mmapCopy:
 		options = append(options, pipeline.WithBackend(pipeline.Mmap))
+	case f.mmap == mmapView:
+		options = append(options, pipeline.WithBackend(pipeline.View))
+	case f.noAsync:
+		options = append(options, pipeline.WithBackend(pipeline.Pread))
+	}
+	if f.hint != ioactor.HintNone {
+		options = append(options, pipeline.WithHint(f.hint))
 	}
 	if f.threads > 0 {
 		options = append(options, pipeline.WithThreads(f.threads))

@@ -32,9 +32,16 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 	line("prompt", "%d tokens, %s to the first token", r.PromptTokens, known(r.FirstTokenSeconds, duration(r.FirstTokenSeconds)))
 	line("generated", "%d tokens, %s tokens/s, %s", r.GeneratedTokens, known(r.TokensPerSecond, count(r.TokensPerSecond)), cmp.Or(stopReasons[r.StopReason], r.StopReason))
 	line("prefetch", "%d hits, %d misses, stalled for %s (%.1f %%)", r.PrefetchHits, r.PrefetchMisses, duration(r.StallSeconds), 100*r.StallShare)
-	line("read", "%s in %d passes, %s (%s, buffers: %d)", size(r.BytesRead), r.Passes, known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), r.Backend, r.Buffers)
+	share := ""
+	if r.DeviceBytesPerSecond > 0 {
+		share = fmt.Sprintf(", %.0f %% of the device", 100*r.ReadBytesPerSecond/r.DeviceBytesPerSecond)
+	}
+	line("read", "%s in %d passes, %s%s (%s, buffers: %d)", size(r.BytesRead), r.Passes, known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
 	line("memory", "%s at the peak", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)))
 	line("limited by", "%s", cmp.Or(string(r.Limiter), "-"))
+	for _, note := range r.Notes {
+		line("note", "%s", note)
+	}
 	if greedy {
 		line("seed", "none, greedy")
 	} else {
