@@ -109,7 +109,7 @@ func moments(x []float32) (mean, deviation float64) {
 func TestWeights(t *testing.T) {
 	seen := map[gguf.Type]bool{}
 	long := synth.Shape{Layers: 1, Dim: 256, FFN: 28672, Heads: 8, KVHeads: 1, Vocab: 500}
-	for shape, types := range map[synth.Shape][]synth.Type{tiny: synth.Types(), long: {"F16", "MXFP4", "Q6_K", "IQ4_XS", "Q2_K"}} {
+	for shape, types := range map[synth.Shape][]synth.Type{tiny: synth.Types(), long: {"Q6_K", "MXFP4"}} {
 		for _, typ := range types {
 			path, data := write(t, synth.Config{Shape: shape, Type: typ, Seed: 2})
 			f, err := gguf.Open(path)
@@ -137,9 +137,9 @@ func TestWeights(t *testing.T) {
 
 // No two rows of a matrix are alike, and no two matrices.
 func TestRowsDiffer(t *testing.T) {
-	c := synth.Config{Shape: synth.Shape{Layers: 2, Dim: 256, FFN: 8192, Heads: 4, KVHeads: 4, Vocab: 8192}, Type: "Q8_0"}
+	c := synth.Config{Shape: synth.Shape{Layers: 2, Dim: 256, FFN: 4096, Heads: 4, KVHeads: 4, Vocab: 4096}, Type: "Q8_0"}
 	path, data := write(t, c)
-	require.Greater(t, len(data), 16<<20, "longer than any buffer")
+	require.Greater(t, len(data), 6<<20, "longer than any buffer")
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	seen := map[[32]byte]bool{}
@@ -277,7 +277,7 @@ func TestWordsAreReached(t *testing.T) {
 	require.NoError(t, err)
 	tok, err := tokenizer.New(f.Metadata)
 	require.NoError(t, err)
-	for id := int32(400); id < 40000; id += 7 {
+	for id := int32(400); id < 40000; id += 17 {
 		text := tok.Decode([]int32{1, id})
 		if tok.Token(id)[0] >= 'a' { // the start of a text adds a space
 			text = "." + tok.Token(id)
