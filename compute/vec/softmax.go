@@ -6,8 +6,10 @@ import "math"
 // lanes. Dividing by the sum is left to the caller, who can often do it later
 // and to fewer numbers. The sum is at least 1, but 0 for an empty x, and NaN
 // where x holds a NaN, +Inf, or nothing but -Inf.
-func Softmax(x []float32) (sum float32) {
-	m := Max(x)
+func Softmax(x []float32) (sum float32) { return expSum(x, Max(x)) }
+
+// expSum sets x to exp(x - m) and returns the sum.
+func expSum(x []float32, m float32) float32 {
 	var l lanes
 	for n := expSumFast(&l, x, m); n > 0; n = expSumFast(&l, x, m) {
 		x = x[n:]
