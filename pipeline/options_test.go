@@ -25,7 +25,7 @@ func TestOptionsRefused(t *testing.T) {
 		require.ErrorContains(t, err, tc.want)
 	}
 	_, err := pipeline.ParseBackend("tape")
-	require.ErrorContains(t, err, `"tape": not one of pread, mmap`)
+	require.ErrorContains(t, err, `"tape": not one of pread, direct, mmap, view`)
 }
 
 func TestOpenRefused(t *testing.T) {
