@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,25 +20,95 @@ import (
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
-const memoryChild = "LAYERPIPE_TEST_MEMORY_CHILD"
+// A memoryChild is what a child process of these tests does: it opens a model,
+// generates a few tokens, and writes its peak of resident memory.
+type memoryChild struct {
+	Path, Backend string
+	Unit          model.Unit
+	Buffers       int
+	Ceiling       int64
+	Float32       bool
+	Prompt        int    // tokens
+	Group         string // the control group that it moves itself to, a file
+}
 
-// With one slot a model takes the memory of one block, as loaded and as
-// expanded, and of what always stays, and little more: measured by the
-// operating system, in a process that does nothing else.
-func TestMemory(t *testing.T) {
-	if path := os.Getenv(memoryChild); path != "" {
-		runMemoryChild(t, path, os.Getenv("LAYERPIPE_TEST_BACKEND"))
-		return
+const memoryChildEnv = "LAYERPIPE_TEST_MEMORY_CHILD"
+
+type memoryReport struct {
+	Peak int64
+	Plan *pipeline.Plan
+}
+
+// run runs the child and returns what it reports.
+func (c memoryChild) run(t *testing.T) memoryReport {
+	spec, err := json.Marshal(c)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestMemoryChild$")
+	cmd.Env = append(os.Environ(), memoryChildEnv+"="+string(spec))
+	out, err := cmd.Output()
+	require.NoError(t, err, "%+v: %s", c, out)
+	var r memoryReport
+	require.NoError(t, json.NewDecoder(bytes.NewReader(out)).Decode(&r), "%s", out)
+	return r
+}
+
+// TestMemoryChild is no test by itself but what the child processes run.
+func TestMemoryChild(t *testing.T) {
+	spec := os.Getenv(memoryChildEnv)
+	if spec == "" {
+		t.Skip("only for the child processes of other tests")
 	}
+	var c memoryChild
+	require.NoError(t, json.Unmarshal([]byte(spec), &c))
+	if c.Group != "" {
+		require.NoError(t, os.WriteFile(c.Group, []byte("0"), 0))
+	}
+	backend, err := pipeline.ParseBackend(c.Backend)
+	require.NoError(t, err)
+	options := []pipeline.Option{pipeline.WithBackend(backend), pipeline.WithContext(128), pipeline.WithoutTokenizer()}
+	if c.Buffers > 0 {
+		options = append(options, pipeline.WithBuffers(c.Buffers))
+	}
+	if c.Unit != "" {
+		options = append(options, pipeline.WithUnit(c.Unit))
+	}
+	if c.Ceiling > 0 {
+		options = append(options, pipeline.WithMemory(pipeline.MemoryBytes(c.Ceiling)))
+	}
+	if c.Float32 {
+		options = append(options, pipeline.WithFloat32())
+	}
+	e, err := pipeline.Open(c.Path, options...)
+	require.NoError(t, err)
+	debug.SetMemoryLimit(e.Plan().GoBytes()) // as the command does
+	var stats pipeline.GenStats
+	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: make([]int32, c.Prompt), MaxTokens: 3, Stats: &stats}) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, json.NewEncoder(os.Stdout).Encode(memoryReport{stats.PeakRSSBytes, e.Plan()}))
+	require.NoError(t, e.Close())
+}
+
+func skipWithoutPeak(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the peak of resident memory is only known on Linux")
 	}
 	if raceEnabled {
 		t.Skip("the race detector's own memory is larger than the limit")
 	}
-	path := synthetic(t, synth.Config{
-		Shape: synth.Shape{Layers: 6, Dim: 1024, FFN: 2816, Heads: 16, KVHeads: 16, Vocab: 1024}, Type: "Q8_0",
-	})
+}
+
+// memoryModel is some 85 MB, its slots by layers 14 MB.
+var memoryModel = synth.Config{
+	Shape: synth.Shape{Layers: 6, Dim: 1024, FFN: 2816, Heads: 16, KVHeads: 16, Vocab: 1024}, Type: "Q8_0",
+}
+
+// With one slot a model takes the memory of one block, as loaded and as
+// expanded, and of what always stays, and little more: measured by the
+// operating system, in a process that does nothing else.
+func TestMemory(t *testing.T) {
+	skipWithoutPeak(t)
+	path := synthetic(t, memoryModel)
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	m, err := model.New(f)
@@ -51,34 +124,75 @@ func TestMemory(t *testing.T) {
 		}
 		loaded, expanded, all = max(loaded, size), max(expanded, floats), all+floats
 	}
-	cache, err := compute.CacheBytes(&m.Params, compute.KVF16, 64)
+	cache, err := compute.CacheBytes(&m.Params, compute.KVF16, 128)
 	require.NoError(t, err)
 	limit := loaded + expanded + cache + 32<<20
 	require.Greater(t, all, 2*limit, "the model is too small for the test to mean something")
 
 	for _, backend := range pipeline.Backends() {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMemory$")
-		cmd.Env = append(os.Environ(), memoryChild+"="+path, "LAYERPIPE_TEST_BACKEND="+backend.String())
-		out, err := cmd.Output()
-		require.NoError(t, err, "%s", out)
-		var peak int64
-		require.NoError(t, json.NewDecoder(bytes.NewReader(out)).Decode(&peak), "%s", out)
+		peak := memoryChild{Path: path, Backend: backend.String(), Buffers: 1, Float32: true, Prompt: 3}.run(t).Peak
 		t.Logf("%v: peak %d MiB of at most %d MiB; the model is %d MiB in float", backend, peak>>20, limit>>20, all>>20)
 		require.Less(t, peak, limit, backend)
 		require.Greater(t, peak, loaded+expanded, "measured less than the slot alone")
 	}
 }
 
-func runMemoryChild(t *testing.T, path, name string) {
-	backend, err := pipeline.ParseBackend(name)
+// The peak stays under every ceiling, from the floor to more than the model, with
+// every backend.
+func TestCeiling(t *testing.T) {
+	skipWithoutPeak(t)
+	path := synthetic(t, memoryModel)
+	file, err := os.Stat(path)
 	require.NoError(t, err)
-	e, err := pipeline.Open(path, pipeline.WithBuffers(1), pipeline.WithBackend(backend), pipeline.WithContext(64),
-		pipeline.WithFloat32(), pipeline.WithoutTokenizer())
-	require.NoError(t, err)
-	var stats pipeline.GenStats
-	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: []int32{1, 2, 3}, MaxTokens: 3, Stats: &stats}) {
-		require.NoError(t, err)
+	for _, backend := range pipeline.Backends() {
+		for _, unit := range []model.Unit{"", model.UnitLayer} {
+			floor := memoryFloor(t, path, backend, unit)
+			for _, ceiling := range []int64{floor, floor + file.Size()/2, floor + 2*file.Size()} {
+				r := memoryChild{Path: path, Backend: backend.String(), Unit: unit, Ceiling: ceiling, Prompt: 100}.run(t)
+				t.Logf("%v %v: peak %d MiB, planned %d MiB, ceiling %d MiB", backend, r.Plan.Unit, r.Peak>>20, r.Plan.Total>>20, ceiling>>20)
+				require.LessOrEqual(t, r.Peak, ceiling, "%v %v", backend, unit)
+			}
+		}
 	}
-	require.NoError(t, e.Close())
-	require.NoError(t, json.NewEncoder(os.Stdout).Encode(stats.PeakRSSBytes))
+}
+
+// memoryFloor is the floor of a process like the children, which is larger than
+// this one's plan would say: a child's executable takes memory too.
+func memoryFloor(t *testing.T, path string, backend pipeline.Backend, unit model.Unit) int64 {
+	r := memoryChild{Path: path, Backend: backend.String(), Unit: unit, Ceiling: 1 << 40, Prompt: 1}.run(t)
+	return r.Plan.Floor + 2<<20 // what a process takes at its start varies a little
+}
+
+// A process that keeps its ceiling lives in a control group of that size, with
+// a model twice as large.
+func TestCeilingInControlGroup(t *testing.T) {
+	skipWithoutPeak(t)
+	path := synthetic(t, memoryModel)
+	for _, backend := range pipeline.Backends() {
+		ceiling := memoryFloor(t, path, backend, "") + 10<<20
+		group := controlGroup(t, ceiling)
+		r := memoryChild{Path: path, Backend: backend.String(), Ceiling: ceiling, Prompt: 100, Group: group}.run(t)
+		t.Logf("%v: peak %d MiB in a group of %d MiB", backend, r.Peak>>20, ceiling>>20)
+		require.Positive(t, r.Plan.StreamedBytes)
+		require.LessOrEqual(t, r.Peak, ceiling)
+	}
+}
+
+// controlGroup makes a control group with a limit, and returns the file that a
+// process joins it by.
+func controlGroup(t *testing.T, limit int64) string {
+	for _, v := range []struct{ root, limit string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
+	} {
+		dir, err := os.MkdirTemp(v.root, "layerpipe-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) })
+		if os.WriteFile(filepath.Join(dir, v.limit), []byte(strconv.FormatInt(limit, 10)), 0) == nil {
+			return filepath.Join(dir, "cgroup.procs")
+		}
+	}
+	t.Skip("no memory control group can be made here")
+	return ""
 }
