@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/layerpipe/layerpipe/compute/kernel"
 	"github.com/layerpipe/layerpipe/compute/team"
@@ -33,16 +32,15 @@ type Actor struct {
 	passes  <-chan *Pass
 	meter   *stage.Meter
 	team    *team.Team
-	rope    ropeTable
+	rope    turnings
+	scale   float32 // of the scores
 
 	// What follows is the state of the pass at hand.
 	block  int // the current block, -1 for none
 	row    []row
 	wanted []int
-	cos    []float32
-	sin    []float32
 	tile   tile
-	job    job
+	work   work
 	run    tasks
 	fault  atomic.Pointer[error] // what a worker ran into
 }
@@ -57,23 +55,31 @@ type Config struct {
 	Weights Weights
 	Passes  <-chan *Pass
 	Threads int // how many goroutines share a product; at least 1
+	// Context is the most positions that a sequence shall have. It chooses between
+	// the rotations for long and for short contexts of a model that has both.
+	Context int
 	Meter   *stage.Meter
 	Mapped  bool // the weights may lie in mappings of files, where reading can fail
 }
 
 // New returns an actor. Its team of workers starts with [Actor.Run].
 func New(c Config) *Actor {
-	var factors []float32
-	if t := c.Model.Global.RopeFactors; t != nil {
-		factors = c.Vectors[t]
+	g := &c.Model.Global
+	factors := g.RopeFactors
+	switch {
+	case factors != nil || g.RopeLong == nil:
+	case c.Context > c.Model.Rope.OrigContext:
+		factors = g.RopeLong
+	default:
+		factors = g.RopeShort
 	}
 	a := &Actor{
 		model: c.Model, vectors: c.Vectors, weights: c.Weights, passes: c.Passes, meter: c.Meter,
-		rope: newRopeTable(&c.Model.Rope, factors), block: -1,
+		rope: newTurnings(&c.Model.Params, c.Vectors[factors]), scale: scoreScale(&c.Model.Params), block: -1,
 	}
 	a.run = a.tasks()
 	if c.Mapped {
-		a.run.mul = a.mulMapped
+		a.run.mul, a.run.addBias = a.mapped(a.run.mul), a.mapped(a.run.addBias)
 	}
 	a.tile.scratch = make([]attendScratch, c.Threads)
 	return a
@@ -119,8 +125,11 @@ func (a *Actor) pass(p *Pass) error {
 	if err := a.rows(p); err != nil {
 		return err
 	}
-	a.turn()
+	a.rope.turn(a.row)
 	defer a.release()
+	if scale := a.model.EmbedScale; scale != 1 {
+		vec.Scale(p.Hidden, scale)
+	}
 	blocks := len(a.model.Blocks)
 	for l := range a.model.Layers {
 		if err := a.layer(p, l); err != nil {
@@ -140,15 +149,6 @@ func (a *Actor) pass(p *Pass) error {
 		s.Cache.length += s.Tokens
 	}
 	return nil
-}
-
-// turn computes the rotations of all rows, which every layer uses.
-func (a *Actor) turn() {
-	half := len(a.rope.angle)
-	a.cos, a.sin = grow(a.cos, len(a.row)*half), grow(a.sin, len(a.row)*half)
-	for i, r := range a.row {
-		a.rope.at(r.pos, a.cos[i*half:][:half], a.sin[i*half:][:half])
-	}
 }
 
 // matrix returns t's weights, waiting for its block if that is not the current.
@@ -187,6 +187,9 @@ func (a *Actor) head(p *Pass) error {
 		}
 	}
 	a.release()
+	if c := a.model.LogitCap; c > 0 {
+		vec.SoftCap(p.Logits, c)
+	}
 	return finite(p.Logits)
 }
 
@@ -217,20 +220,4 @@ func grow(s []float32, n int) []float32 {
 		return make([]float32, n)
 	}
 	return s[:n]
-}
-
-// ScratchBytes is the memory that a pass of so many tokens over a context of
-// room positions takes besides weights, caches, hidden states and logits, when
-// the model is cut into units.
-func ScratchBytes(p *model.Params, unit model.Unit, threads, tokens, room int) int64 {
-	tile := tokens
-	if unit == model.UnitLayer {
-		tile = min(tile, tileRows)
-	}
-	widest := int64(max(p.FFN, p.Heads*max(p.HeadDim, p.VDim), p.Dim))
-	perRow := int64(2*p.Dim + 2*p.FFN + (p.Heads+p.KVHeads)*(p.HeadDim+p.VDim))
-	floats := int64(tile)*(perRow+3*widest) + // 3: the inputs of products in up to three forms
-		int64(tokens)*int64(p.Rope.Dim) +
-		int64(threads)*int64(max(attendQueries, p.Heads/p.KVHeads))*int64(room+p.HeadDim+p.VDim)
-	return 4*floats + int64(tokens)*int64(unsafe.Sizeof(row{}))
 }

@@ -1,26 +1,28 @@
 package compute
 
 import (
-	"math"
-
 	"github.com/layerpipe/layerpipe/compute/vec"
+	"github.com/layerpipe/layerpipe/model"
 )
 
-// rotateRows turns the queries and keys of rows [lo, hi) of the tile and puts
-// the keys and values into the cache.
+// rotateRows norms the heads of the queries and keys of rows [lo, hi) of the
+// tile, if the layer does, turns them, and puts the keys and values into the
+// cache.
 func (a *Actor) rotateRows(_, lo, hi int) {
-	m, t, half := a.model, &a.tile, len(a.rope.angle)
+	m, t := a.model, &a.tile
+	w, turning := &m.Layers[t.layer], a.rope.of(m.WindowOf(t.layer))
 	for i := lo; i < hi; i++ {
 		r := t.first + i
-		cos, sin := a.cos[r*half:][:half], a.sin[r*half:][:half]
 		q, k := t.q[i*m.Heads*m.HeadDim:][:m.Heads*m.HeadDim], t.k[i*m.KVHeads*m.HeadDim:][:m.KVHeads*m.HeadDim]
-		for h := range m.Heads {
-			vec.Rope(q[h*m.HeadDim:][:m.HeadDim], cos, sin, m.Rope.Neox)
+		if norm := w[model.HeadQNorm]; norm != nil {
+			a.normRows(q, q, m.HeadDim, norm)
 		}
-		for h := range m.KVHeads {
-			vec.Rope(k[h*m.HeadDim:][:m.HeadDim], cos, sin, m.Rope.Neox)
+		if norm := w[model.HeadKNorm]; norm != nil {
+			a.normRows(k, k, m.HeadDim, norm)
 		}
-		a.row[r].cache.put(a.job.layer, a.row[r].pos, k, t.v[i*m.KVHeads*m.VDim:][:m.KVHeads*m.VDim])
+		turning.rotate(q, m.HeadDim, &m.Rope, r)
+		turning.rotate(k, m.HeadDim, &m.Rope, r)
+		a.row[r].cache.put(t.layer, a.row[r].pos, k, t.v[i*m.KVHeads*m.VDim:][:m.KVHeads*m.VDim])
 	}
 }
 
@@ -57,6 +59,7 @@ func (a *Actor) bunches() []bunch {
 func (a *Actor) attend() {
 	t, m := &a.tile, a.model
 	bunches := a.bunches()
+	t.mixed = grow(t.mixed, t.rows*m.Heads*m.VDim)
 	group, longest, rows := m.Heads/m.KVHeads, 0, 0
 	for _, b := range bunches {
 		longest, rows = max(longest, a.row[t.first+b.first].cache.room), max(rows, b.rows)
@@ -75,48 +78,72 @@ func (a *Actor) attend() {
 type attendScratch struct{ scores, queries, out []float32 }
 
 // attendHeads computes attention for the tasks [lo, hi), each a bunch of rows
-// and a key head with the query heads that it serves: softmax over all
-// positions up to the row's own of query times key, then the sum of the values
-// so weighted, in the order of positions.
+// and a key head with the query heads that it serves: softmax of query times
+// key over all positions that the row sees, then the sum of the values so
+// weighted, in the order of positions.
 func (a *Actor) attendHeads(worker, lo, hi int) {
 	m, t, s := a.model, &a.tile, &a.tile.scratch[worker]
-	group := m.Heads / m.KVHeads
-	scale := float32(1 / math.Sqrt(float64(m.HeadDim)))
+	group, window := m.Heads/m.KVHeads, m.WindowOf(t.layer)
 	for task := lo; task < hi; task++ {
 		b, h := t.bunches[task/m.KVHeads], task%m.KVHeads
 		r := a.row[t.first+b.first]
-		shared, row := r.pos+1, r.pos+b.rows // what all rows see, and what the last one sees
+		from := 0 // the first position that a row of the bunch sees
+		if window > 0 {
+			from = max(0, r.pos-window+1)
+		}
+		shared, row := r.pos+1, r.pos+b.rows-from // up to what all rows see, and how much they see together
 		for i := range b.rows {
 			copy(s.queries[i*group*m.HeadDim:][:group*m.HeadDim], t.q[((b.first+i)*m.Heads+h*group)*m.HeadDim:])
 		}
 		out := s.out[:b.rows*group*m.VDim]
 		clear(out)
 
-		kv := headCache{r.cache, a.job.layer, h}
-		for j := 0; j < shared; j += walk {
+		kv := headCache{r.cache, t.layer, h}
+		for j := from; j < shared; j += walk {
 			g := vec.Group{Heads: b.rows * group, Dim: m.HeadDim, Len: min(walk, shared-j), Stride: m.HeadDim, Row: row}
-			kv.scores(g, s.scores[j:], s.queries, j, scale)
+			kv.scores(g, s.scores[j-from:], s.queries, j, a.scale)
 		}
 		for i := 1; i < b.rows; i++ {
 			g := vec.Group{Heads: group, Dim: m.HeadDim, Len: i, Stride: m.HeadDim, Row: row}
-			kv.scores(g, s.scores[i*group*row+shared:], s.queries[i*group*m.HeadDim:], shared, scale)
+			kv.scores(g, s.scores[i*group*row+shared-from:], s.queries[i*group*m.HeadDim:], shared, a.scale)
 		}
 		for i := range b.rows * group {
-			w := s.scores[i*row:][:shared+i/group]
-			vec.Scale(w, 1/vec.Softmax(w))
+			seen := s.scores[i*row:][:shared-from+i/group]
+			if window > 0 {
+				// What only the rows before see has no weight in this one.
+				hidden := max(0, len(seen)-window)
+				clear(seen[:hidden])
+				seen = seen[hidden:]
+			}
+			a.weigh(seen, h*group+i%group)
 		}
-		for j := 0; j < shared; j += walk {
+		for j := from; j < shared; j += walk {
 			g := vec.Group{Heads: b.rows * group, Dim: m.VDim, Len: min(walk, shared-j), Stride: m.VDim, Row: row}
-			kv.mix(g, out, s.scores[j:], j)
+			kv.mix(g, out, s.scores[j-from:], j)
 		}
 		for i := 1; i < b.rows; i++ {
 			g := vec.Group{Heads: group, Dim: m.VDim, Len: i, Stride: m.VDim, Row: row}
-			kv.mix(g, out[i*group*m.VDim:], s.scores[i*group*row+shared:], shared)
+			kv.mix(g, out[i*group*m.VDim:], s.scores[i*group*row+shared-from:], shared)
 		}
 		for i := range b.rows {
 			copy(t.mixed[((b.first+i)*m.Heads+h*group)*m.VDim:], out[i*group*m.VDim:][:group*m.VDim])
 		}
 	}
+}
+
+// weigh makes weights of the scores of query head h: their softmax, in which a
+// sink may take part.
+func (a *Actor) weigh(scores []float32, h int) {
+	if c := a.model.AttnCap; c > 0 {
+		vec.SoftCap(scores, c)
+	}
+	var sum float32
+	if sinks := a.model.Layers[a.tile.layer][model.AttnSinks]; sinks != nil {
+		sum = vec.SoftmaxSink(scores, a.vectors[sinks][h])
+	} else {
+		sum = vec.Softmax(scores)
+	}
+	vec.Scale(scores, 1/sum)
 }
 
 // headCache is the part of a cache that belongs to one head of one layer.

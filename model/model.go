@@ -19,6 +19,7 @@ type Model struct {
 	// Blocks are what a pass streams, in the order in which it needs them: the
 	// layers, then the head. See [Model.Cut].
 	Blocks []Block
+	Unit   Unit // what a block is
 }
 
 // A Layer holds the tensors of one layer by role; those that the model lacks
@@ -30,6 +31,7 @@ type Global struct {
 	Embedding, OutputNorm *Tensor
 	Output                *Tensor // the embedding if the model ties them
 	RopeFactors           *Tensor // may be nil
+	RopeLong, RopeShort   *Tensor // both or neither are nil
 }
 
 // A Tensor is a tensor of the file and the place where a pass finds it.
@@ -83,13 +85,12 @@ func New(f *gguf.File) (*Model, error) {
 		return nil, err
 	}
 	a := architectures[arch]
-	m.Rope.Neox = a.neox
-	embd, ok := f.Tensor(suffix[Embedding])
+	embd, ok := f.Tensor(a.name(Embedding))
 	if !ok {
-		return nil, fmt.Errorf("%w: tensor %q is missing", ErrModel, suffix[Embedding])
+		return nil, fmt.Errorf("%w: tensor %q is missing", ErrModel, a.name(Embedding))
 	}
 	m.Vocab = embd.Rows()
-	if err := m.takeTensors(a); err != nil {
+	if err := m.takeTensors(&a); err != nil {
 		return nil, err
 	}
 	m.Cut(UnitLayer)
@@ -97,56 +98,36 @@ func New(f *gguf.File) (*Model, error) {
 }
 
 // takeTensors gives each tensor of the file its role, and refuses a file with
-// tensors that have none: to run it without them would give wrong text.
-func (m *Model) takeTensors(a architecture) error {
+// tensors that have none: to run it without them would give wrong text. That
+// goes before what is missing, because it tells more about a model of a kind
+// that is not supported.
+func (m *Model) takeTensors(a *architecture) error {
 	if m.Params.Layers > len(m.File.Tensors) {
 		return fmt.Errorf("%w: %d layers in a file of %d tensors", ErrModel, m.Params.Layers, len(m.File.Tensors))
 	}
 	m.Layers = make([]Layer, m.Params.Layers)
 	taken := make(map[string]bool, len(m.File.Tensors))
-	take := func(name string, r Role, required bool) (*Tensor, error) {
-		t, ok := m.File.Tensor(name)
-		if !ok {
-			if required {
-				return nil, fmt.Errorf("%w: tensor %q is missing", ErrModel, name)
-			}
-			return nil, nil
+	var missing error
+	for l := -1; l < len(m.Layers); l++ {
+		prefix, at := "", m.Global.at
+		if l >= 0 {
+			prefix, at = "blk."+strconv.Itoa(l)+".", func(r Role) **Tensor { return &m.Layers[l][r] }
 		}
-		cols, rows := m.shape(r)
-		if t.Dims[0] != cols || t.Rows() != rows {
-			return nil, fmt.Errorf("%w: tensor %q is %v, not [%d %d]", ErrModel, name, t.Dims, cols, rows)
-		}
-		if r.vector() && t.Type != gguf.F32 {
-			return nil, fmt.Errorf("%w: tensor %q: a vector of type %s, not F32", ErrUnsupported, name, t.Type)
-		}
-		taken[name] = true
-		return &Tensor{Tensor: t, Block: -1}, nil
-	}
-	each := func(roles []Role, required bool) error {
-		for _, r := range roles {
-			if r >= layerRoles {
-				t, err := take(suffix[r], r, required)
-				if err != nil {
+		required, optional := a.roles(&m.Params, l)
+		for i, r := range slices.Concat(required, optional) {
+			name := prefix + a.name(r)
+			t, ok := m.File.Tensor(name)
+			switch {
+			case ok:
+				if err := m.check(t, r); err != nil {
 					return err
 				}
-				*m.Global.at(r) = t
-				continue
-			}
-			for i := range m.Layers {
-				t, err := take("blk."+strconv.Itoa(i)+"."+suffix[r], r, required)
-				if err != nil {
-					return err
-				}
-				m.Layers[i][r] = t
+				taken[name] = true
+				*at(r) = &Tensor{Tensor: t, Block: -1}
+			case i < len(required) && missing == nil:
+				missing = fmt.Errorf("%w: tensor %q is missing", ErrModel, name)
 			}
 		}
-		return nil
-	}
-	if err := each(a.required, true); err != nil {
-		return err
-	}
-	if err := each(a.optional, false); err != nil {
-		return err
 	}
 	for i := range m.File.Tensors {
 		name := m.File.Tensors[i].Name
@@ -154,10 +135,33 @@ func (m *Model) takeTensors(a architecture) error {
 			return fmt.Errorf("%w: tensor %q has no place in a %s model of %d layers", ErrUnsupported, name, m.Arch, m.Params.Layers)
 		}
 	}
-	if m.Global.Output == nil {
+	if g := &m.Global; missing == nil && (g.RopeLong == nil) != (g.RopeShort == nil) {
+		missing = fmt.Errorf("%w: one of tensors %q and %q is missing", ErrModel, names[RopeLong], names[RopeShort])
+	}
+	if m.Global.Output == nil && m.Global.Embedding != nil {
 		m.Global.Output = &Tensor{Tensor: m.Global.Embedding.Tensor}
 	}
+	return missing
+}
+
+// check reports whether t can be the tensor of role r.
+func (m *Model) check(t *gguf.Tensor, r Role) error {
+	cols, rows, matrices := m.shape(r)
+	if want := []int{cols, rows, matrices}; !slices.Equal(trim(t.Dims), trim(want)) {
+		return fmt.Errorf("%w: tensor %q is %v, not %v", ErrModel, t.Name, t.Dims, trim(want))
+	}
+	if r.floats() && t.Type != gguf.F32 {
+		return fmt.Errorf("%w: tensor %q: a vector of type %s, not F32", ErrUnsupported, t.Name, t.Type)
+	}
 	return nil
+}
+
+// trim cuts dimensions of 1 off the end of a shape.
+func trim(dims []int) []int {
+	for len(dims) > 1 && dims[len(dims)-1] == 1 {
+		dims = dims[:len(dims)-1]
+	}
+	return dims
 }
 
 func (g *Global) at(r Role) **Tensor {
@@ -170,6 +174,10 @@ func (g *Global) at(r Role) **Tensor {
 		return &g.Output
 	case RopeFactors:
 		return &g.RopeFactors
+	case RopeLong:
+		return &g.RopeLong
+	case RopeShort:
+		return &g.RopeShort
 	}
 	panic("model: not a global role")
 }
@@ -187,7 +195,7 @@ const (
 // needs a row a token, which is read by itself. [New] cuts by layers; cutting
 // anew changes Blocks and the places of all tensors.
 func (m *Model) Cut(unit Unit) {
-	m.Blocks = nil
+	m.Blocks, m.Unit = nil, unit
 	for i := range m.Layers {
 		name := "layer " + strconv.Itoa(i)
 		var ts []*Tensor
@@ -196,7 +204,7 @@ func (m *Model) Cut(unit Unit) {
 				continue
 			}
 			if unit == UnitTensor {
-				m.addBlock(name+" "+suffix[r], []*Tensor{t})
+				m.addBlock(name+" "+names[r], []*Tensor{t})
 			} else {
 				ts = append(ts, t)
 			}
@@ -242,5 +250,7 @@ func (m *Model) Vectors() []*Tensor {
 	}
 	add(OutputNorm, m.Global.OutputNorm)
 	add(RopeFactors, m.Global.RopeFactors)
+	add(RopeLong, m.Global.RopeLong)
+	add(RopeShort, m.Global.RopeShort)
 	return vs
 }

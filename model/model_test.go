@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -178,10 +179,11 @@ func TestNewReferences(t *testing.T) {
 func TestNewTiny(t *testing.T) {
 	m, err := model.New(tiny().parse(t))
 	require.NoError(t, err)
+	rope := model.Rope{Dim: 8, Base: 10000, Scaling: model.ScalingLinear, Factor: 1, OrigContext: 128, AttnFactor: 1, BetaFast: 32, BetaSlow: 1}
 	require.Equal(t, model.Params{
 		Arch: "llama", Name: "tiny", Context: 128, Vocab: 48, Dim: 32, Layers: 2, FFN: 64,
-		Heads: 4, KVHeads: 2, HeadDim: 8, VDim: 8, NormEps: 1e-5,
-		Rope: model.Rope{Dim: 8, Base: 10000, Scaling: model.ScalingLinear, Factor: 1, OrigContext: 128, AttnFactor: 1, BetaFast: 32, BetaSlow: 1},
+		Heads: 4, KVHeads: 2, HeadDim: 8, VDim: 8, NormEps: 1e-5, Rope: rope, RopeWindow: rope,
+		Activation: model.SiLU, EmbedScale: 1, AttnScale: float32(1 / math.Sqrt(8)),
 	}, m.Params)
 	checkBlocks(t, m)
 	// The norm between the matrices of a layer is read along.
@@ -343,7 +345,7 @@ func TestNewRefuses(t *testing.T) {
 		{"norm of several rows", func(r *recipe) { r.tensor("output_norm.weight").Dims = []int{32, 2} }, model.ErrModel, `tensor "output_norm.weight"`},
 		{"embedding too narrow", func(r *recipe) { r.tensor("token_embd.weight").Dims = []int{64, 48} }, model.ErrModel, `tensor "token_embd.weight"`},
 		{"head of another vocabulary", func(r *recipe) { r.tensor("output.weight").Dims = []int{32, 47} }, model.ErrModel, `tensor "output.weight"`},
-		{"too few rope factors", func(r *recipe) { r.add("rope_freqs.weight", gguf.F32, 3) }, model.ErrModel, `tensor "rope_freqs.weight" is [3], not [4 1]`},
+		{"too few rope factors", func(r *recipe) { r.add("rope_freqs.weight", gguf.F32, 3) }, model.ErrModel, `tensor "rope_freqs.weight" is [3], not [4]`},
 		{"quantized norm", func(r *recipe) { r.tensor("blk.0.attn_norm.weight").Type = gguf.Q8_0 }, model.ErrUnsupported, `tensor "blk.0.attn_norm.weight": a vector of type Q8_0`},
 
 		{"context missing", set("context_length", nil), model.ErrModel, `"llama.context_length" is missing`},

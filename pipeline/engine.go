@@ -143,6 +143,7 @@ func (e *Engine) start() (err error) {
 	})
 	actor := compute.New(compute.Config{
 		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute, Mapped: c.backend.view,
+		Context: plan.Context,
 		Weights: &weights{stream: e.stream, plan: layout, pins: pinBytes(e.pins)},
 	})
 	e.group.Go("compute", actor.Run)
@@ -239,7 +240,7 @@ func tensors(m *model.Model, c *config, pinned []bool) [][]dequant.Tensor {
 			}
 			switch {
 			case c.expand || !kernel.Supported(t.Type):
-			case kernel.PanelLayout(d.Type, d.Rows, d.Cols) && (!c.backend.view || pinned != nil && pinned[i]):
+			case kernel.PanelLayout(d.Type, d.Rows, d.Cols) && separable(t.Tensor) && (!c.backend.view || pinned != nil && pinned[i]):
 				d.Form = dequant.Interleave
 			default:
 				d.Form = dequant.Keep
@@ -249,6 +250,10 @@ func tensors(m *model.Model, c *config, pinned []bool) [][]dequant.Tensor {
 	}
 	return blocks
 }
+
+// separable reports whether no panel of eight rows would hold rows of two of the
+// matrices, one an expert, that t consists of.
+func separable(t *gguf.Tensor) bool { return len(t.Dims) < 3 || t.Dims[1]%8 == 0 }
 
 // interleave makes panels of t's rows.
 func interleave(t *dequant.Tensor, dst, src []byte) {

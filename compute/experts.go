@@ -1,0 +1,243 @@
+package compute
+
+import (
+	"context"
+	"slices"
+	"unsafe"
+
+	"github.com/layerpipe/layerpipe/compute/kernel"
+	"github.com/layerpipe/layerpipe/compute/vec"
+	"github.com/layerpipe/layerpipe/model"
+)
+
+// experts is the scratch of a layer with experts. A pair is a token and an
+// expert that it has chosen. Pairs are sorted by expert, those of one expert by
+// token, so that each expert's matrices are used once, for all its tokens.
+//
+// A token's result is the sum over its experts in the order of their numbers,
+// whatever their weights: the same alone or among others.
+type experts struct {
+	scores  []float32 // tokens x experts: the router's products
+	choices []choice  // tokens x experts that each uses, by number
+	input   []float32 // pairs x Dim
+	out     []float32 // pairs x Dim
+	groups  []group   // of pairs, for the experts that are used
+	acts    []kernel.Acts
+	starts  []int // scratch by expert
+
+	// What addBiases works on: the biases, one row an expert, and what they are
+	// added to.
+	bias kernel.Matrix
+	sums []float32
+}
+
+// A choice is an expert of a token.
+type choice struct {
+	expert, pair int
+	weight       float32
+}
+
+// A group is the pairs of one expert.
+type group struct{ expert, first, pairs int }
+
+// chosen sets the tile's output to what the experts make of its input that the
+// router chooses for each token, and the shared one.
+func (a *Actor) chosen(p *Pass, w *model.Layer) error {
+	m, t, e := &a.model.Params, &a.tile, &a.tile.experts
+	n, pairs, width := t.rows, t.rows*m.Experts.Used, m.Experts.FFN
+	e.scores = grow(e.scores, n*m.Experts.Count)
+	if err := a.product(p, e.scores, w[model.Router], w[model.RouterBias]); err != nil {
+		return err
+	}
+	a.choose(w)
+	a.gather()
+
+	t.width = width
+	t.gate, t.up, e.out = grow(t.gate, pairs*width), grow(t.up, pairs*width), grow(e.out, pairs*m.Dim)
+	if err := a.expertProduct(p, t.gate, e.input, w[model.ExpertGate], w[model.ExpertGateBias]); err != nil {
+		return err
+	}
+	if err := a.expertProduct(p, t.up, e.input, w[model.ExpertUp], w[model.ExpertUpBias]); err != nil {
+		return err
+	}
+	a.team.Run(pairs, 1, a.run.gate)
+	if err := a.expertProduct(p, e.out, t.gate, w[model.ExpertDown], w[model.ExpertDownBias]); err != nil {
+		return err
+	}
+	a.team.Run(n, 1, a.run.mix)
+	if w[model.SharedUp] == nil {
+		return nil
+	}
+	out := e.out[:n*m.Dim] // its pairs have been added up
+	if err := a.network(p, out, m.Experts.Shared, w[model.SharedGate], w[model.SharedUp], w[model.SharedDown]); err != nil {
+		return err
+	}
+	if router := a.vectors[w[model.SharedRouter]]; router != nil {
+		for i := range n {
+			weight := [1]float32{vec.Dot(router, t.normed[i*m.Dim:][:m.Dim])}
+			vec.Sigmoid(weight[:])
+			vec.Scale(out[i*m.Dim:][:m.Dim], weight[0])
+		}
+	}
+	vec.Add(t.out, out)
+	return nil
+}
+
+// choose makes choices of the router's products, and weights for them, and
+// groups the pairs by expert.
+func (a *Actor) choose(w *model.Layer) {
+	x, t, e := &a.model.Experts, &a.tile, &a.tile.experts
+	bias := a.vectors[w[model.SelectBias]]
+	e.choices = slices.Grow(e.choices[:0], t.rows*x.Used)[:t.rows*x.Used]
+	for i := range t.rows {
+		route(x, e.choices[i*x.Used:][:x.Used], e.scores[i*x.Count:][:x.Count], bias)
+	}
+
+	e.starts = slices.Grow(e.starts[:0], x.Count)[:x.Count]
+	clear(e.starts)
+	for _, c := range e.choices {
+		e.starts[c.expert]++
+	}
+	e.groups = e.groups[:0]
+	first := 0
+	for i, pairs := range e.starts {
+		if pairs > 0 {
+			e.groups = append(e.groups, group{i, first, pairs})
+		}
+		e.starts[i] = first
+		first += pairs
+	}
+	for i := range e.choices { // in the order of tokens
+		c := &e.choices[i]
+		c.pair = e.starts[c.expert]
+		e.starts[c.expert]++
+	}
+}
+
+// route chooses for one token: the experts with the greatest probabilities, plus
+// bias if there is one, of equals the first. It overwrites scores.
+func route(x *model.Experts, choices []choice, scores, bias []float32) {
+	switch x.Routing {
+	case model.RouteSoftmax:
+		vec.Scale(scores, 1/vec.Softmax(scores))
+	case model.RouteSigmoid:
+		vec.Sigmoid(scores)
+	}
+	for i := range choices {
+		best := -1
+		var most float32
+		for n, s := range scores {
+			if slices.ContainsFunc(choices[:i], func(c choice) bool { return c.expert == n }) {
+				continue
+			}
+			if bias != nil {
+				s += bias[n]
+			}
+			// A NaN is chosen, so that it is noticed.
+			if best < 0 || most == most && !(s <= most) {
+				best, most = n, s
+			}
+		}
+		choices[i] = choice{expert: best, weight: scores[best]}
+	}
+	slices.SortFunc(choices, func(a, b choice) int { return a.expert - b.expert })
+
+	var sum float32
+	switch {
+	case x.Routing == model.RouteChosen:
+		most := choices[0].weight
+		for _, c := range choices {
+			most = max(most, c.weight)
+		}
+		for i := range choices {
+			y := [1]float32{choices[i].weight - most}
+			vec.Exp(y[:], y[:])
+			choices[i].weight = y[0]
+			sum += y[0]
+		}
+	case x.Norm:
+		for _, c := range choices {
+			sum += c.weight
+		}
+	default:
+		sum = 1
+	}
+	for i := range choices {
+		choices[i].weight = float32(choices[i].weight / sum * x.Scale)
+	}
+}
+
+// gather copies the input of each pair.
+func (a *Actor) gather() {
+	t, e, dim, used := &a.tile, &a.tile.experts, a.model.Dim, a.model.Experts.Used
+	e.input = grow(e.input, len(e.choices)*dim)
+	for i, c := range e.choices {
+		copy(e.input[c.pair*dim:][:dim], t.normed[i/used*dim:])
+	}
+}
+
+// expertProduct sets the rows of dst, one a pair, to the product of the matrix
+// of the pair's expert and the pair's row of x, plus the expert's bias if there
+// are any.
+func (a *Actor) expertProduct(p *Pass, dst, x []float32, w, bias *model.Tensor) error {
+	if p.Ctx.Err() != nil {
+		return context.Cause(p.Ctx)
+	}
+	all, err := a.matrix(p, w)
+	if err != nil {
+		return err
+	}
+	e := &a.tile.experts
+	if len(e.acts) < len(e.groups) {
+		e.acts = append(e.acts, make([]kernel.Acts, len(e.groups)-len(e.acts))...)
+	}
+	rows, k := all.Rows/a.model.Experts.Count, all.Cols
+	a.work.loads, a.work.jobs = a.work.loads[:0], a.work.jobs[:0]
+	for i, g := range e.groups {
+		acts := &e.acts[i]
+		acts.Reset(all.Type, g.pairs, k)
+		a.work.loads = append(a.work.loads, load{x: x[g.first*k:][:g.pairs*k], acts: acts, n: g.pairs})
+		a.work.jobs = append(a.work.jobs, job{dst: dst[g.first*rows:][:g.pairs*rows], w: part(all, g.expert, rows), acts: acts})
+	}
+	a.quantize()
+	if err := a.multiply(); err != nil || bias == nil {
+		return err
+	}
+	if e.bias, err = a.matrix(p, bias); err != nil {
+		return err
+	}
+	e.sums = dst
+	a.team.Run(len(e.groups), 1, a.run.addBias)
+	return a.faulted()
+}
+
+// addBiases adds the biases to the results of the pairs of groups [lo, hi).
+func (a *Actor) addBiases(_, lo, hi int) {
+	e := &a.tile.experts
+	width := e.bias.Cols
+	values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(e.bias.Data))), e.bias.Rows*width)
+	for _, g := range e.groups[lo:hi] {
+		for i := g.first; i < g.first+g.pairs; i++ {
+			vec.Add(e.sums[i*width:][:width], values[g.expert*width:])
+		}
+	}
+}
+
+// part is matrix i of those that m consists of, each of so many rows.
+func part(m kernel.Matrix, i, rows int) kernel.Matrix {
+	size := rows * m.Type.RowBytes(m.Cols)
+	m.Rows, m.Data = rows, m.Data[i*size:][:size]
+	return m
+}
+
+// mixExperts adds up the experts' results of the tokens [lo, hi) of the tile.
+func (a *Actor) mixExperts(_, lo, hi int) {
+	t, e, dim, used := &a.tile, &a.tile.experts, a.model.Dim, a.model.Experts.Used
+	for i := lo; i < hi; i++ {
+		out := t.out[i*dim:][:dim]
+		clear(out)
+		for _, c := range e.choices[i*used:][:used] {
+			vec.AddScaled(out, e.out[c.pair*dim:][:dim], c.weight)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package compute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/layerpipe/layerpipe/compute/kernel"
+	"github.com/layerpipe/layerpipe/compute/vec"
+	"github.com/layerpipe/layerpipe/model"
+	"github.com/layerpipe/layerpipe/model/gguf"
+)
+
+// inputs are the activations that several products read, prepared once for
+// each form of weights that they meet.
+type inputs struct {
+	x     []float32
+	n, k  int
+	acts  map[gguf.Type]*kernel.Acts
+	fresh map[gguf.Type]bool
+}
+
+func (in *inputs) set(x []float32, n, k int) {
+	in.x, in.n, in.k = x, n, k
+	clear(in.fresh)
+}
+
+// A job is a product that the team's workers share, alone or with others.
+type job struct {
+	dst   []float32
+	w     kernel.Matrix
+	acts  *kernel.Acts
+	bias  []float32
+	first int // where its rows begin among those of all jobs; a multiple of 8
+}
+
+// A load is a run of activations that are to be brought into the form that a
+// product wants.
+type load struct {
+	x     []float32
+	acts  *kernel.Acts
+	first int // where its columns begin among those of all loads
+	n     int
+}
+
+// work is what the team is at: see mulRows and quantizeColumns.
+type work struct {
+	jobs  []job
+	loads []load
+}
+
+// chunkBytes is how much of a matrix a worker takes at a time: some tens of
+// microseconds of reading, so that a core that is taken away costs little.
+const chunkBytes = 128 << 10
+
+// product sets dst to w times the tile's input, plus bias if there is one.
+func (a *Actor) product(p *Pass, dst []float32, w, bias *model.Tensor) error {
+	if p.Ctx.Err() != nil {
+		return context.Cause(p.Ctx)
+	}
+	matrix, err := a.matrix(p, w)
+	if err != nil {
+		return err
+	}
+	a.work.jobs = append(a.work.jobs[:0], job{dst: dst, w: matrix, acts: a.input(&a.tile.in, matrix.Type), bias: a.vectors[bias]})
+	return a.multiply()
+}
+
+// input returns in in the form for weights of type t.
+func (a *Actor) input(in *inputs, t gguf.Type) *kernel.Acts {
+	if in.acts == nil {
+		in.acts, in.fresh = map[gguf.Type]*kernel.Acts{}, map[gguf.Type]bool{}
+	}
+	acts := in.acts[t]
+	if acts == nil {
+		acts = new(kernel.Acts)
+		in.acts[t] = acts
+	}
+	if !in.fresh[t] {
+		in.fresh[t] = true
+		acts.Reset(t, in.n, in.k)
+		a.work.loads = append(a.work.loads[:0], load{x: in.x, acts: acts, n: in.n})
+		a.quantize()
+	}
+	return acts
+}
+
+// multiply does the jobs: the team shares the rows of all of them.
+func (a *Actor) multiply() error {
+	jobs := a.work.jobs
+	rows := 0
+	for i := range jobs {
+		jobs[i].first = rows
+		rows += (jobs[i].w.Rows + 7) / 8 * 8
+	}
+	w := &jobs[0].w
+	a.team.Run(rows, max(8, chunkBytes/w.Type.RowBytes(w.Cols)/8*8), a.run.mul)
+	return a.faulted()
+}
+
+// mulRows computes the rows [lo, hi) of the jobs' rows. Both are multiples of
+// eight, but hi may be the end.
+func (a *Actor) mulRows(_, lo, hi int) {
+	for i := range a.work.jobs {
+		j := &a.work.jobs[i]
+		rows := j.w.Rows
+		r0, r1 := max(lo-j.first, 0), min(hi-j.first, rows)
+		if r0 >= r1 {
+			continue
+		}
+		kernel.Mul(j.dst, rows, &j.w, j.acts, r0, r1)
+		if j.bias != nil {
+			for c := 0; c < len(j.dst); c += rows {
+				vec.Add(j.dst[c+r0:c+r1], j.bias[r0:r1])
+			}
+		}
+	}
+}
+
+// quantize does the loads: the team shares the columns of all of them.
+func (a *Actor) quantize() {
+	columns := 0
+	for i := range a.work.loads {
+		a.work.loads[i].first = columns
+		columns += a.work.loads[i].n
+	}
+	a.team.Run(columns, 1, a.run.quantize)
+}
+
+func (a *Actor) quantizeColumns(_, lo, hi int) {
+	for i := range a.work.loads {
+		l := &a.work.loads[i]
+		if c0, c1 := max(lo-l.first, 0), min(hi-l.first, l.n); c0 < c1 {
+			l.acts.Quantize(l.x, c0, c1)
+		}
+	}
+}
+
+// ErrFault reports weights in a mapping that could not be read: the file became
+// shorter while it was computed on, or its storage failed.
+var ErrFault = errors.New("compute: mapped weights cannot be read any more")
+
+// mapped is task for weights that lie in a mapping of a file.
+func (a *Actor) mapped(task func(worker, lo, hi int)) func(worker, lo, hi int) {
+	return func(worker, lo, hi int) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if r := recover(); r != nil {
+				fault, ok := r.(runtime.Error)
+				if !ok {
+					panic(r)
+				}
+				err := fmt.Errorf("%w: %w", ErrFault, fault)
+				a.fault.CompareAndSwap(nil, &err)
+			}
+		}()
+		task(worker, lo, hi)
+	}
+}
+
+// faulted returns the fault that a worker ran into.
+func (a *Actor) faulted() error {
+	if fault := a.fault.Swap(nil); fault != nil {
+		return *fault
+	}
+	return nil
+}
