@@ -17,7 +17,7 @@ type DirectOptions struct {
 	// Chunk is the size of one read in bytes, rounded up to whole pages; a load
 	// cannot be cancelled within one. What is larger than the device's largest
 	// request (mostly 1 to 4 MiB) the kernel splits into requests that run at
-	// once. Zero means 8 MiB: two of the largest.
+	// once. Zero means 16 MiB.
 	Chunk int64
 	// InFlight is how many reads run at once, each in a goroutine of its own.
 	// Zero means 1, which needs no goroutine and allocates nothing.
@@ -25,7 +25,7 @@ type DirectOptions struct {
 }
 
 const (
-	defaultChunk = 8 << 20
+	defaultChunk = 16 << 20
 	maxChunk     = 1 << 30 // the kernel reads no more at once
 	maxInFlight  = 256     // more than any device's queue gains from
 )
