@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,17 +69,38 @@ func tiny() *recipe {
 	return r
 }
 
+// recipeOf returns the recipe of a reference model that comes with the
+// repository.
+func recipeOf(t testing.TB, name string) *recipe {
+	t.Helper()
+	f, err := gguf.Open(filepath.Join("..", "test", "testdata", "refs", "models", name+".gguf"))
+	require.NoError(t, err)
+	r := &recipe{keys: map[string]any{}}
+	for _, k := range f.Metadata.Keys() {
+		if v, _ := f.Metadata.Value(k); !strings.HasPrefix(k, "tokenizer.") {
+			r.keys[k] = v
+		}
+	}
+	for i := range f.Tensors {
+		r.add(f.Tensors[i].Name, f.Tensors[i].Type, f.Tensors[i].Dims...)
+	}
+	return r
+}
+
 func (r *recipe) add(name string, typ gguf.Type, dims ...int) {
 	r.tensors = append(r.tensors, gguf.TensorSpec{Name: name, Type: typ, Dims: dims})
 }
 
 // set changes a key of the architecture; nil removes it.
 func (r *recipe) set(key string, v any) {
+	if arch, ok := r.keys["general.architecture"].(string); ok {
+		key = arch + "." + key
+	}
 	if v == nil {
-		delete(r.keys, "llama."+key)
+		delete(r.keys, key)
 		return
 	}
-	r.keys["llama."+key] = v
+	r.keys[key] = v
 }
 
 // tensor returns the tensor of that name, to be changed.

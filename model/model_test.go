@@ -93,8 +93,7 @@ func checkBlocks(t *testing.T, m *model.Model) {
 	at(m.Global.Output, m.Params.Layers)
 }
 
-// The reference models of the llama architecture, with what their maker's notes
-// say of each.
+// The reference models, with what their maker's notes say of each.
 func TestNewReferences(t *testing.T) {
 	dir := filepath.Join(refs(t), "models")
 	base := model.Params{
@@ -158,6 +157,75 @@ func TestNewReferences(t *testing.T) {
 				}
 			}
 			require.Greater(t, len(files), 1, "the blocks lie in one file")
+		}},
+		{"qwen2-*.gguf", 3, func(t *testing.T, m *model.Model) {
+			require.True(t, m.Rope.Neox)
+			require.NotNil(t, m.Layers[0][model.AttnQBias])
+		}},
+		{"qwen3-[FQ]*.gguf", 2, func(t *testing.T, m *model.Model) {
+			require.Equal(t, m.HeadDim, m.Layers[0][model.HeadQNorm].Dims[0])
+			require.NotEqual(t, m.Dim, m.Heads*m.HeadDim)
+		}},
+		{"gemma2-*.gguf", 4, func(t *testing.T, m *model.Model) {
+			require.Equal(t, model.GELU, m.Activation)
+			require.Equal(t, float32(math.Sqrt(float64(m.Dim))), m.EmbedScale)
+			require.Positive(t, m.AttnCap)
+			require.Positive(t, m.LogitCap)
+			require.Equal(t, []int{16, 0, 16, 0}, []int{m.WindowOf(0), m.WindowOf(1), m.WindowOf(2), m.WindowOf(3)})
+			require.NotNil(t, m.Layers[0][model.AttnPostNorm])
+			width := m.HeadDim
+			if m.Params.Layers == 46 {
+				width = m.Dim / m.Heads
+			}
+			require.Equal(t, float32(1/math.Sqrt(float64(width))), m.AttnScale)
+		}},
+		{"gemma3-*.gguf", 3, func(t *testing.T, m *model.Model) {
+			require.Zero(t, m.AttnCap)
+			require.Equal(t, []int{16, 16, 0}, []int{m.WindowOf(0), m.WindowOf(4), m.WindowOf(5)})
+			require.Equal(t, float32(1e6), m.Rope.Base)
+			require.Equal(t, float32(1e4), m.RopeWindow.Base)
+			require.Equal(t, float32(1), m.RopeWindow.Factor)
+		}},
+		{"phi3-*.gguf", 4, func(t *testing.T, m *model.Model) {
+			require.NotNil(t, m.Layers[0][model.AttnQKV])
+			require.NotNil(t, m.Layers[0][model.FFNGateUp])
+			require.Equal(t, m.Window, m.WindowOf(1))
+			require.Positive(t, m.Window)
+		}},
+		{"phi3-*rope-*.gguf", 2, func(t *testing.T, m *model.Model) {
+			require.NotNil(t, m.Global.RopeLong)
+			require.NotNil(t, m.Global.RopeShort)
+			require.Equal(t, float32(1.19), m.Rope.AttnFactor)
+		}},
+		{"mixtral-[FQ]*.gguf", 3, func(t *testing.T, m *model.Model) {
+			require.Equal(t, model.Experts{Count: 4, Used: 2, FFN: m.FFN, Routing: model.RouteSoftmax, Norm: true, Scale: 1}, m.Experts)
+			require.Equal(t, []int{m.Dim, m.FFN, 4}, m.Layers[0][model.ExpertUp].Dims)
+		}},
+		{"qwen2moe-*.gguf", 4, func(t *testing.T, m *model.Model) {
+			require.False(t, m.Experts.Norm)
+			require.Positive(t, m.Experts.Shared)
+			require.NotNil(t, m.Layers[0][model.SharedRouter])
+		}},
+		{"qwen3moe-*.gguf", 4, func(t *testing.T, m *model.Model) {
+			require.True(t, m.Experts.Norm)
+			require.Zero(t, m.Experts.Shared)
+		}},
+		{"gpt-oss-*.gguf", 3, func(t *testing.T, m *model.Model) {
+			require.Equal(t, model.ClampedSwiGLU, m.Activation)
+			require.Equal(t, model.RouteChosen, m.Experts.Routing)
+			require.Equal(t, "blk.0.post_attention_norm.weight", m.Layers[0][model.FFNNorm].Name)
+			require.Nil(t, m.Layers[0][model.AttnPostNorm])
+			require.Equal(t, []int{16, 0}, []int{m.WindowOf(0), m.WindowOf(1)})
+			require.Equal(t, 0, m.Layers[0][model.ExpertUpBias].Block, "streamed: a vector for each expert")
+		}},
+		{"deepseek2-*.gguf", 3, func(t *testing.T, m *model.Model) {
+			require.Equal(t, []bool{false, true, true}, []bool{m.HasExperts(0), m.HasExperts(1), m.HasExperts(2)})
+			require.NotNil(t, m.Layers[0][model.FFNUp])
+			require.NotNil(t, m.Layers[1][model.SharedUp])
+			require.Equal(t, m.Experts.FFN, m.Experts.Shared)
+			require.Equal(t, m.HeadDim-m.Rope.Dim, m.Rope.First)
+			require.Equal(t, 64, m.QRank)
+			require.True(t, m.Rope.InScores)
 		}},
 	} {
 		paths, err := filepath.Glob(filepath.Join(dir, tc.pattern))
@@ -396,6 +464,109 @@ func TestNewRefuses(t *testing.T) {
 			require.ErrorContains(t, err, tc.says)
 			require.Nil(t, m)
 		})
+	}
+}
+
+// What a model of another architecture lacks, or has and cannot use.
+func TestNewRefusesArchitectures(t *testing.T) {
+	set := func(key string, v any) func(*recipe) { return func(r *recipe) { r.set(key, v) } }
+	remove := func(name string) func(*recipe) { return func(r *recipe) { r.remove(name) } }
+	for _, tc := range []struct {
+		file   string
+		name   string
+		change func(r *recipe)
+		is     error
+		says   string
+	}{
+		{"qwen2-Q8_0", "bias missing", remove("blk.1.attn_q.bias"), model.ErrModel, `tensor "blk.1.attn_q.bias" is missing`},
+		{"qwen3-Q8_0", "head norm missing", remove("blk.0.attn_k_norm.weight"), model.ErrModel, `tensor "blk.0.attn_k_norm.weight" is missing`},
+		{"qwen3-Q8_0", "head norm too wide", func(r *recipe) { r.tensor("blk.0.attn_k_norm.weight").Dims = []int{64} }, model.ErrModel, `is [64], not [32]`},
+		{"gemma3-Q8_0", "no window", set("attention.sliding_window", nil), model.ErrModel, `"gemma3.attention.sliding_window" is missing`},
+		{"gemma3-Q8_0", "negative window", set("attention.sliding_window", int32(-1)), model.ErrModel, `"gemma3.attention.sliding_window" is -1`},
+		{"gemma3-Q8_0", "NaN cap", set("final_logit_softcapping", nan), model.ErrModel, `"gemma3.final_logit_softcapping" is NaN`},
+		{"gemma3-Q8_0", "base of windowed layers", set("rope.freq_base_swa", float32(0)), model.ErrModel, `"gemma3.rope.freq_base_swa" is 0`},
+		{"phi3-Q8_0", "queries by themselves", func(r *recipe) { r.add("blk.0.attn_q.weight", gguf.Q8_0, 64, 64) }, model.ErrUnsupported, `tensor "blk.0.attn_q.weight" has no place`},
+		{"phi3-Q8_0", "not fused", func(r *recipe) { r.tensor("blk.2.ffn_up.weight").Dims = []int{64, 128} }, model.ErrModel, `is [64 128], not [64 256]`},
+		{"phi3-Q8_0", "only long factors", func(r *recipe) { r.add("rope_factors_long.weight", gguf.F32, 16) }, model.ErrModel, `"rope_factors_short.weight" is missing`},
+		{"mixtral-Q4_0", "one tensor an expert", func(r *recipe) {
+			for i := range 4 {
+				r.add(fmt.Sprintf("blk.0.ffn_up.%d.weight", i), gguf.Q4_0, 64, 64)
+			}
+			r.remove("blk.0.ffn_up_exps.weight")
+		}, model.ErrUnsupported, `tensor "blk.0.ffn_up.0.weight" has no place`},
+		{"mixtral-Q4_0", "more used than there are", set("expert_used_count", uint32(5)), model.ErrModel, `"llama.expert_used_count" is 5`},
+		{"mixtral-Q4_0", "none used", set("expert_used_count", nil), model.ErrModel, `"llama.expert_used_count" is 0`},
+		{"mixtral-Q4_0", "another number of experts", set("expert_count", uint32(8)), model.ErrModel, `is [64 4], not [64 8]`},
+		{"mixtral-Q4_0", "experts that nobody counts", set("expert_count", nil), model.ErrUnsupported, `_exps.weight" has no place`},
+		{"qwen2moe-Q4_0", "no experts", set("expert_count", nil), model.ErrModel, `"qwen2moe.expert_count" is 0`},
+		{"qwen2moe-Q4_0", "shared expert's width", set("expert_shared_feed_forward_length", uint32(32)), model.ErrModel, `_shexp.weight" is`},
+		{"qwen3moe-Q4_0", "experts' width", set("expert_feed_forward_length", uint32(64)), model.ErrModel, `_exps.weight" is`},
+		{"gpt-oss-MXFP4", "sinks missing", remove("blk.0.attn_sinks.weight"), model.ErrModel, `tensor "blk.0.attn_sinks.weight" is missing`},
+		{"gpt-oss-MXFP4", "quantized biases", func(r *recipe) { r.tensor("blk.0.ffn_up_exps.bias").Type = gguf.Q8_0 }, model.ErrUnsupported, `tensor "blk.0.ffn_up_exps.bias": a vector of type Q8_0`},
+		{"deepseek2-Q4_0", "unknown gate", set("expert_gating_func", uint32(4)), model.ErrUnsupported, `"deepseek2.expert_gating_func" is 4; supported`},
+		{"deepseek2-Q4_0", "no latent", set("attention.kv_lora_rank", nil), model.ErrModel, `"deepseek2.attention.kv_lora_rank" is missing`},
+		{"deepseek2-Q4_0", "huge shared expert", set("expert_shared_count", uint32(1<<24)), model.ErrModel, `"deepseek2.expert_shared_count" is`},
+		{"deepseek2-Q4_0", "queries in one step", set("attention.q_lora_rank", nil), model.ErrUnsupported, `attn_q_a`},
+		{"deepseek2-Q4_0", "NaN multiplier", set("rope.scaling.yarn_log_multiplier", nan), model.ErrModel, `yarn_log_multiplier" is NaN`},
+	} {
+		t.Run(tc.file+" "+tc.name, func(t *testing.T) {
+			r := recipeOf(t, tc.file)
+			_, err := model.New(r.parse(t))
+			require.NoError(t, err)
+			tc.change(r)
+			m, err := model.New(r.parse(t))
+			require.ErrorIs(t, err, tc.is)
+			require.ErrorContains(t, err, tc.says)
+			require.Nil(t, m)
+		})
+	}
+}
+
+// The defaults of keys that files of the architectures lack.
+func TestDefaults(t *testing.T) {
+	for _, tc := range []struct {
+		file  string
+		drop  []string
+		set   map[string]any
+		check func(t *testing.T, m *model.Model)
+	}{
+		{"mixtral-Q4_0", []string{"rope.freq_base", "rope.dimension_count"}, nil, func(t *testing.T, m *model.Model) {
+			require.Equal(t, float32(10000), m.Rope.Base)
+			require.Equal(t, m.HeadDim, m.Rope.Dim)
+		}},
+		{"qwen2moe-Q4_0", []string{"expert_feed_forward_length", "expert_shared_feed_forward_length"}, nil, func(t *testing.T, m *model.Model) {
+			require.Equal(t, m.FFN/2, m.Experts.FFN)
+			require.Equal(t, m.FFN, m.Experts.Shared)
+		}},
+		{"qwen2moe-Q4_0", nil, map[string]any{"expert_weights_norm": true, "expert_weights_scale": float32(2)}, func(t *testing.T, m *model.Model) {
+			require.True(t, m.Experts.Norm)
+			require.Equal(t, float32(2), m.Experts.Scale)
+		}},
+		{"phi3-Q8_0", []string{"attention.sliding_window"}, nil, func(t *testing.T, m *model.Model) { require.Zero(t, m.Window) }},
+		{"gemma3-Q8_0", nil, map[string]any{"attention.sliding_window_pattern": uint32(2), "rope.freq_base_swa": float32(20000)}, func(t *testing.T, m *model.Model) {
+			require.Equal(t, []int{16, 0}, []int{m.WindowOf(0), m.WindowOf(1)})
+			require.Equal(t, float32(20000), m.RopeWindow.Base)
+		}},
+		{"deepseek2-Q4_0", []string{"expert_gating_func", "expert_weights_norm", "expert_weights_scale", "rope.scaling.yarn_log_multiplier"}, nil, func(t *testing.T, m *model.Model) {
+			require.Equal(t, model.RouteSoftmax, m.Experts.Routing)
+			require.False(t, m.Experts.Norm)
+			require.Equal(t, float32(1), m.Experts.Scale)
+			require.Zero(t, m.Rope.LogMultiplier)
+		}},
+		{"deepseek2-Q4_0", nil, map[string]any{"expert_gating_func": uint32(2)}, func(t *testing.T, m *model.Model) {
+			require.Equal(t, model.RouteSigmoid, m.Experts.Routing)
+		}},
+	} {
+		r := recipeOf(t, tc.file)
+		for _, key := range tc.drop {
+			r.set(key, nil)
+		}
+		for key, v := range tc.set {
+			r.set(key, v)
+		}
+		m, err := model.New(r.parse(t))
+		require.NoError(t, err)
+		tc.check(t, m)
 	}
 }
 

@@ -191,6 +191,15 @@ func (k *keys) between(least, most float32, key string) float32 {
 	return x
 }
 
+// upTo reads a number from 0 to below most.
+func (k *keys) upTo(most float32, key string) float32 {
+	x := read[float32](k, key)
+	if k.err == nil && !(x >= 0 && x < most) {
+		k.invalid(key, x)
+	}
+	return x
+}
+
 // readParams reads the hyperparameters of an architecture.
 func readParams(m *gguf.Metadata, arch string) (Params, error) {
 	a := architectures[arch]
@@ -230,8 +239,8 @@ func (k *keys) attention() {
 		k.fail(fmt.Errorf("%w: %d query heads do not divide among %d key heads", ErrModel, p.Heads, p.KVHeads))
 	}
 	if a.capped {
-		p.AttnCap = k.between(-1e-9, 1e9, "attn_logit_softcapping")
-		p.LogitCap = k.between(-1e-9, 1e9, "final_logit_softcapping")
+		p.AttnCap = k.upTo(1e9, "attn_logit_softcapping")
+		p.LogitCap = k.upTo(1e9, "final_logit_softcapping")
 	}
 	p.Rope = k.rope()
 	p.RopeWindow = p.Rope
@@ -289,7 +298,7 @@ func (k *keys) experts() {
 	}
 	e.Routing = k.routing()
 	e.Norm = read[bool](k, "expert_weights_norm")
-	if e.Scale = k.between(-1e-9, 1e6, "expert_weights_scale"); e.Scale == 0 {
+	if e.Scale = k.upTo(1e6, "expert_weights_scale"); e.Scale == 0 {
 		e.Scale = 1
 	}
 	if n := k.atLeast(0, "expert_group_count"); k.err == nil && n > 1 {
@@ -332,7 +341,7 @@ func (k *keys) rope() Rope {
 	if _, ok := k.m.Value(k.name(factor)); !ok {
 		factor = "rope.scale_linear"
 	}
-	if r.Factor = k.between(-1e-9, 1e6, factor); r.Factor == 0 || r.Scaling == ScalingNone {
+	if r.Factor = k.upTo(1e6, factor); r.Factor == 0 || r.Scaling == ScalingNone {
 		r.Factor = 1
 	}
 	if k.err != nil {

@@ -90,3 +90,27 @@ func waysToFeed(t *testing.T, e *pipeline.Engine, tokens []int32) map[string][]f
 	ways["with strangers"] = append([]float32(nil), got[1]...)
 	return ways
 }
+
+// Decoding allocates nothing in any architecture once its buffers have grown.
+func TestAllocationsArchitectures(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, r := range references(t, committed) {
+		for _, options := range [][]pipeline.Option{nil, {pipeline.WithFloat32()}, {pipeline.WithUnit(model.UnitTensor)}} {
+			e, err := pipeline.Open(r.model(), append(options, pipeline.WithoutTokenizer())...)
+			require.NoError(t, err)
+			s, err := e.NewSession(0)
+			require.NoError(t, err)
+			token := []int32{42}
+			n := testing.AllocsPerRun(50, func() {
+				token[0] = (token[0]*7 + 5) % int32(r.Vocab)
+				_, err = s.Feed(t.Context(), token, 1)
+			})
+			require.NoError(t, err)
+			require.Zero(t, n, "allocations for a token of %s", r.Name)
+			s.Close()
+			require.NoError(t, e.Close())
+		}
+	}
+}
