@@ -17,15 +17,20 @@ const (
 	activities
 )
 
+// Reading marks an [Event] that is no activity.
+const Reading = activities
+
 // A Meter counts the blocks, bytes and time of one actor. The actor writes it,
 // anybody may read it. A nil Meter counts nothing, so that actors can be used
-// without one.
+// without one. A meter that was told to [Meter.Record] also keeps what the actor
+// did when.
 type Meter struct {
 	mu            sync.Mutex // held for a few loads and stores, never over a wait
 	blocks, bytes int64
 	times         [activities]time.Duration
 	now           Activity
 	since         time.Time // zero: not running
+	record        *record   // nil: nothing is recorded; set before the actor starts
 }
 
 // Counts is a moment's reading of a [Meter].
@@ -38,15 +43,17 @@ type Counts struct {
 }
 
 // Enter says that the actor goes over to activity a; the time since the last
-// call counts for the activity before. The first call starts the clock.
-func (m *Meter) Enter(a Activity) {
+// call counts for the activity before, and is returned. The first call starts
+// the clock.
+func (m *Meter) Enter(a Activity) (before time.Duration) {
 	if m == nil {
-		return
+		return 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.settle()
+	t, before := m.settle()
 	m.now, m.since = a, t
+	return before
 }
 
 // Stop stops the clock, when the actor ends or its work is over for now.
@@ -60,15 +67,20 @@ func (m *Meter) Stop() {
 	m.since = time.Time{}
 }
 
-// settle counts the time up to now for the present activity, and returns now.
-// The clock is read under the lock: a time from before it could be earlier than
-// one that Counts has told already, and a later reading would then be less.
-func (m *Meter) settle() time.Time {
-	t := time.Now()
+// settle counts the time up to now for the present activity, and returns now
+// and that time. The clock is read under the lock: a time from before it could
+// be earlier than one that Counts has told already, and a later reading would
+// then be less.
+func (m *Meter) settle() (now time.Time, passed time.Duration) {
+	now = time.Now()
 	if !m.since.IsZero() {
-		m.times[m.now] += t.Sub(m.since)
+		passed = now.Sub(m.since)
+		m.times[m.now] += passed
+		if m.record != nil {
+			m.record.close(m.now, m.since, now)
+		}
 	}
-	return t
+	return now, passed
 }
 
 // Count adds one block of n bytes.
@@ -79,6 +91,9 @@ func (m *Meter) Count(n int64) {
 	m.mu.Lock()
 	m.blocks++
 	m.bytes += n
+	if m.record != nil {
+		m.record.open.Bytes += n
+	}
 	m.mu.Unlock()
 }
 
