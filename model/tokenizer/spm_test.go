@@ -51,6 +51,10 @@ func TestSPM(t *testing.T) {
 		{"user-defined token", "a<tag>a", tokenizer.Options{}, []int32{idSpaceA, idTag, idSpaceA}},
 		{"control token is text", "</s>", tokenizer.Options{}, []int32{idSpace, byteID('<'), byteID('/'), byteID('s'), byteID('>')}},
 		{"control token is parsed", "a</s>", tokenizer.Options{ParseSpecial: true}, []int32{idSpaceA, 2}},
+		{"control token in a literal part", "a</s>", tokenizer.Options{ParseSpecial: true, Literal: []tokenizer.Range{{Start: 1, End: 5}}}, []int32{idSpaceA, byteID('<'), byteID('/'), byteID('s'), byteID('>')}},
+		{"control token that a literal part touches", "a</s>", tokenizer.Options{ParseSpecial: true, Literal: []tokenizer.Range{{Start: 0, End: 2}}}, []int32{idSpaceA, byteID('<'), byteID('/'), byteID('s'), byteID('>')}},
+		{"control token between literal parts", "a</s>a", tokenizer.Options{ParseSpecial: true, Literal: []tokenizer.Range{{Start: 0, End: 1}, {Start: 5, End: 6}}}, []int32{idSpaceA, 2, idSpaceA}},
+		{"user-defined token in a literal part", "a<tag>a", tokenizer.Options{ParseSpecial: true, Literal: []tokenizer.Range{{Start: 0, End: 7}}}, []int32{idSpaceA, idTag, idSpaceA}},
 		{"unknown token is parsed", "<unk>", tokenizer.Options{ParseSpecial: true}, []int32{0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -59,6 +63,12 @@ func TestSPM(t *testing.T) {
 			require.Equal(t, tok.Decode(ids), stream(tok, ids))
 		})
 	}
+}
+
+func TestSpecial(t *testing.T) {
+	tok := build(t, spmMetadata(small()...))
+	require.Equal(t, []tokenizer.Range{{Start: 1, End: 5}, {Start: 10, End: 15}}, tok.Special("a</s><tag><unk>"))
+	require.Empty(t, tok.Special("nothing"))
 }
 
 func TestSPMOptions(t *testing.T) {

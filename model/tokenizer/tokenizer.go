@@ -1,8 +1,10 @@
 package tokenizer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/layerpipe/layerpipe/model/gguf"
 )
@@ -92,7 +94,14 @@ type Options struct {
 	// Set it for text from a chat template, never for text from a user, who
 	// could end the turn by typing "<|eot_id|>". Default: it is plain text.
 	ParseSpecial bool
+	// Literal are the parts of the text, in order, that ParseSpecial does not
+	// hold for: what reads as a control token there is text. They are for text
+	// from users within a template's.
+	Literal []Range
 }
+
+// A Range is a part of a text: the bytes from Start to before End.
+type Range struct{ Start, End int }
 
 // Encode returns the tokens of text. Invalid UTF-8 is encoded byte by byte. A
 // character that the vocabulary cannot write becomes its unknown token, or
@@ -109,6 +118,9 @@ func (t *Tokenizer) Encode(text string, opt Options) []int32 {
 	}
 	at, first := 0, true
 	for _, s := range special.find(text) {
+		if len(opt.Literal) > 0 && t.vocab.types[s.id] != userDefined && touches(opt.Literal, s) {
+			continue
+		}
 		if s.start > at {
 			ids = t.kind.encode(ids, text[at:s.start], first)
 		}
@@ -122,6 +134,23 @@ func (t *Tokenizer) Encode(text string, opt Options) []int32 {
 		ids = append(ids, v.eos)
 	}
 	return ids
+}
+
+func touches(ranges []Range, s span) bool {
+	i, _ := slices.BinarySearchFunc(ranges, s.start+1, func(r Range, at int) int { return cmp.Compare(r.End, at) })
+	return i < len(ranges) && ranges[i].Start < s.end // the first range that ends behind the start of s
+}
+
+// Special returns the parts of text that Encode would take for control tokens
+// if it were asked to parse them, in order.
+func (t *Tokenizer) Special(text string) []Range {
+	var ranges []Range
+	for _, s := range t.special.find(text) {
+		if t.vocab.types[s.id] != userDefined {
+			ranges = append(ranges, Range{s.start, s.start + len(t.vocab.texts[s.id])})
+		}
+	}
+	return ranges
 }
 
 // Size returns the number of tokens: ids are 0 to Size()-1.
