@@ -23,6 +23,10 @@ type Mmap struct {
 	hint  Hint
 }
 
+// pageSize is what advice about a mapping must begin at: more than [Align] on
+// some machines.
+var pageSize = int64(os.Getpagesize())
+
 type mapping struct {
 	f    *os.File
 	data []byte
@@ -128,7 +132,7 @@ func (f *mapping) read(ctx context.Context, p []byte, off int64) error {
 // they count as its memory for as long as they are mapped. They stay in the
 // page cache.
 func (f *mapping) unmapPages(off int64, n int) {
-	start := off / Align * Align
+	start := off / pageSize * pageSize
 	_ = unix.Madvise(f.data[start:off+int64(n)], unix.MADV_DONTNEED) // without it the process is larger, not wrong
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -53,7 +54,7 @@ var trials = []DirectOptions{
 
 const (
 	// maxRegion is what one trial reads at a time: the largest of the chunks,
-	// and four at once of the next.
+	// or four at once of 4 MiB.
 	maxRegion = 16 << 20
 	// minReads is how many reads a second there shall be on a slow device.
 	minReads = 40
@@ -150,8 +151,8 @@ func probe(ctx context.Context, path string, o ProbeOptions, sys directSystem) (
 		}
 		line.add(time.Since(p.start).Seconds(), float64(n))
 	}
-	if line.n >= 3 {
-		r.BytesPerSecond = line.slope()
+	if last := line.slope(); line.n >= 3 && last > 0 && !math.IsInf(last, 1) { // a coarse clock may not tell reads apart
+		r.BytesPerSecond = last
 	}
 	r.Bytes, r.Time = p.bytes, time.Since(p.start)
 	return r, nil
@@ -232,7 +233,7 @@ const firstRead = 1 << 20
 // system takes part, and shows which share of its bytes came from storage, if
 // the system counts that.
 func (p *prober) check(ctx context.Context, d *Direct, s *ring.Slot) (fromStorage float64, counted bool, err error) {
-	runtime.LockOSThread() // the system counts by thread
+	runtime.LockOSThread() // the system counts by thread, and one read in flight is this one's
 	defer runtime.UnlockOSThread()
 	order := p.order
 	before, ok := storageReads()

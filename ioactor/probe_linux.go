@@ -31,7 +31,7 @@ func memoryFS(path string) string {
 	if unix.Statfs(path, &st) != nil {
 		return ""
 	}
-	switch int64(st.Type) {
+	switch uint32(st.Type) { // signed or not, by machine
 	case unix.TMPFS_MAGIC:
 		return "tmpfs"
 	case unix.RAMFS_MAGIC:

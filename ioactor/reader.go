@@ -3,6 +3,7 @@ package ioactor
 import (
 	"context"
 	"fmt"
+	"runtime/trace"
 
 	"github.com/layerpipe/layerpipe/ring"
 	"github.com/layerpipe/layerpipe/stage"
@@ -66,7 +67,11 @@ func (r *Reader) Run(ctx context.Context) error {
 		}
 		b := &r.Blocks[block]
 		s.Block, s.Seq = block, seq
-		if err := r.Backend.Load(ctx, b, s); err != nil {
+		r.Meter.Task("read", block)
+		region := trace.StartRegion(ctx, "read")
+		err = r.Backend.Load(ctx, b, s)
+		region.End()
+		if err != nil {
 			s.Free()
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

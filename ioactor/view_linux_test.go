@@ -27,7 +27,8 @@ func TestViewMapped(t *testing.T) {
 			dropCache(t, path) // pages that are in the process stay
 		}
 		require.NoError(t, v.Load(t.Context(), b, slots[n%depth]))
-		require.Equal(t, int64(min(n+1, depth)*block), mapped(t, path))
+		// The kernel may map some more of what is in the page cache around a page.
+		require.InDelta(t, min(n+1, depth)*block, mapped(t, path), block/8)
 	}
 	require.NoError(t, v.Close())
 	require.Zero(t, mapped(t, path))

@@ -19,11 +19,9 @@ import (
 //
 // The parts are read-only memory of the file. If the file becomes shorter after
 // the load, or the system has taken a page away under memory pressure and
-// cannot read it again, reading them faults, which is a panic that can be
-// recovered for who has called [debug.SetPanicOnFault], and ends the program
-// otherwise.
-//
-// [debug.SetPanicOnFault]: https://pkg.go.dev/runtime/debug#SetPanicOnFault
+// cannot read it again, reading them faults. That ends the program, but for a
+// goroutine that has called debug.SetPanicOnFault: it panics, with a
+// runtime.Error that says at which address (a method Addr, see there).
 type View struct {
 	files []mapping
 	held  map[*ring.Slot][]Extent // what each slot shows
@@ -70,7 +68,7 @@ func (v *View) Load(ctx context.Context, b *Block, s *ring.Slot) error {
 // twice as long.
 func (f *mapping) populate(ctx context.Context, off, end int64) error {
 	var err error
-	at := off / Align * Align
+	at := off / pageSize * pageSize
 	for at < end {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -100,7 +98,7 @@ func (f *mapping) populate(ctx context.Context, off, end int64) error {
 func touch(p []byte) error {
 	return catchFault(func() {
 		var sum byte
-		for i := 0; i < len(p); i += Align {
+		for i := 0; i < len(p); i += Align { // no page is smaller
 			sum |= p[i]
 		}
 		runtime.KeepAlive(sum) // or the reads are optimized away
