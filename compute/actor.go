@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime/trace"
 	"sync/atomic"
 
 	"github.com/layerpipe/layerpipe/compute/kernel"
@@ -31,12 +32,17 @@ type Actor struct {
 	weights Weights
 	passes  <-chan *Pass
 	meter   *stage.Meter
+	whole   *stage.Meter // of passes
 	team    *team.Team
 	rope    turnings
 	scale   float32 // of the scores
 
 	// What follows is the state of the pass at hand.
-	block  int // the current block, -1 for none
+	block  int           // the current block, -1 for none
+	task   string        // for the meter: which part of the pass is computed
+	region *trace.Region // of the current block, for Go's execution tracer
+	traced context.Context
+	passed int // passes begun
 	row    []row
 	wanted []int
 	tile   tile
@@ -59,7 +65,8 @@ type Config struct {
 	// the rotations for long and for short contexts of a model that has both.
 	Context int
 	Meter   *stage.Meter
-	Mapped  bool // the weights may lie in mappings of files, where reading can fail
+	Whole   *stage.Meter // works while a pass is under way, which counts its tokens as bytes; may be nil
+	Mapped  bool         // the weights may lie in mappings of files, where reading can fail
 }
 
 // New returns an actor. Its team of workers starts with [Actor.Run].
@@ -74,7 +81,7 @@ func New(c Config) *Actor {
 		factors = g.RopeShort
 	}
 	a := &Actor{
-		model: c.Model, vectors: c.Vectors, weights: c.Weights, passes: c.Passes, meter: c.Meter,
+		model: c.Model, vectors: c.Vectors, weights: c.Weights, passes: c.Passes, meter: c.Meter, whole: c.Whole,
 		rope: newTurnings(&c.Model.Params, c.Vectors[factors]), scale: scoreScale(&c.Model.Params), block: -1,
 	}
 	a.run = a.tasks()
@@ -93,13 +100,15 @@ func (a *Actor) Run(ctx context.Context) error {
 	defer a.team.Close()
 	defer a.release()
 	a.meter.Enter(stage.WaitingInput)
+	a.meter.Task("idle", -1)
 	defer a.meter.Stop()
+	defer a.whole.Stop()
 	for {
 		select {
 		case p := <-a.passes:
-			a.meter.Enter(stage.Working)
+			a.begin()
 			err := a.pass(p)
-			a.meter.Enter(stage.WaitingInput)
+			a.end()
 			if ctx.Err() != nil {
 				p.Done <- context.Cause(ctx)
 				return context.Cause(ctx)
@@ -111,8 +120,36 @@ func (a *Actor) Run(ctx context.Context) error {
 	}
 }
 
+// begin and end tell the meters of a pass.
+func (a *Actor) begin() {
+	a.meter.Enter(stage.Working)
+	a.step("start", nil)
+	a.whole.Enter(stage.Working)
+	a.whole.Task("pass", a.passed)
+	a.passed++
+}
+
+func (a *Actor) end() {
+	a.whole.Count(int64(len(a.row)))
+	a.whole.Enter(stage.WaitingInput)
+	a.meter.Enter(stage.WaitingInput)
+	a.meter.Task("idle", -1)
+}
+
+// step says which part of the pass follows, and the first tensor that it needs
+// a block for, if it is known.
+func (a *Actor) step(task string, first *model.Tensor) {
+	a.task = task
+	block := a.block
+	if first != nil {
+		block = first.Block
+	}
+	a.meter.Task(task, block)
+}
+
 func (a *Actor) release() {
 	if a.block >= 0 {
+		a.region.End()
 		a.weights.Release()
 		a.block = -1
 	}
@@ -122,6 +159,12 @@ func (a *Actor) release() {
 // are looked at, so that storage can bring the first of the next pass.
 func (a *Actor) pass(p *Pass) error {
 	defer a.team.Park()
+	a.traced = p.Ctx
+	if trace.IsEnabled() {
+		ctx, task := trace.NewTask(p.Ctx, "pass")
+		defer task.End()
+		a.traced = ctx
+	}
 	if err := a.rows(p); err != nil {
 		return err
 	}
@@ -155,17 +198,23 @@ func (a *Actor) pass(p *Pass) error {
 func (a *Actor) matrix(p *Pass, t *model.Tensor) (kernel.Matrix, error) {
 	if t.Block != a.block {
 		a.team.Park()
+		if a.block >= 0 {
+			a.region.End()
+		}
 		a.block = t.Block
 		if err := a.weights.Block(p.Ctx, t.Block); err != nil {
 			a.block = -1
 			return kernel.Matrix{}, err
 		}
+		a.meter.Task(a.task, t.Block)
+		a.region = trace.StartRegion(a.traced, "block")
 	}
 	return a.weights.Matrix(t.Index), nil
 }
 
 // head computes the logits of the wanted rows.
 func (a *Actor) head(p *Pass) error {
+	a.step("head", a.model.Global.Output)
 	dim, vocab := a.model.Dim, a.model.Vocab
 	for i := 0; i < len(a.wanted); i += tileRows {
 		rows := a.wanted[i:min(i+tileRows, len(a.wanted))]

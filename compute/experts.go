@@ -1,7 +1,7 @@
 package compute
 
 import (
-	"context"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -18,12 +18,12 @@ import (
 // whatever their weights: the same alone or among others.
 type experts struct {
 	scores  []float32 // tokens x experts: the router's products
+	rank    []float32 // experts, and their groups: what they are chosen by
 	choices []choice  // tokens x experts that each uses, by number
 	input   []float32 // pairs x Dim
 	out     []float32 // pairs x Dim
 	groups  []group   // of pairs, for the experts that are used
-	acts    []kernel.Acts
-	starts  []int // scratch by expert
+	starts  []int     // scratch by expert
 
 	// What addBiases works on: the biases, one row an expert, and what they are
 	// added to.
@@ -36,9 +36,6 @@ type choice struct {
 	expert, pair int
 	weight       float32
 }
-
-// A group is the pairs of one expert.
-type group struct{ expert, first, pairs int }
 
 // chosen sets the tile's output to what the experts make of its input that the
 // router chooses for each token, and the shared one.
@@ -89,8 +86,9 @@ func (a *Actor) choose(w *model.Layer) {
 	x, t, e := &a.model.Experts, &a.tile, &a.tile.experts
 	bias := a.vectors[w[model.SelectBias]]
 	e.choices = slices.Grow(e.choices[:0], t.rows*x.Used)[:t.rows*x.Used]
+	e.rank = grow(e.rank, x.Count+x.Groups)
 	for i := range t.rows {
-		route(x, e.choices[i*x.Used:][:x.Used], e.scores[i*x.Count:][:x.Count], bias)
+		route(x, e.choices[i*x.Used:][:x.Used], e.scores[i*x.Count:][:x.Count], bias, e.rank)
 	}
 
 	e.starts = slices.Grow(e.starts[:0], x.Count)[:x.Count]
@@ -115,30 +113,27 @@ func (a *Actor) choose(w *model.Layer) {
 }
 
 // route chooses for one token: the experts with the greatest probabilities, plus
-// bias if there is one, of equals the first. It overwrites scores.
-func route(x *model.Experts, choices []choice, scores, bias []float32) {
+// bias if there is one, of equals the first. It overwrites scores, and rank,
+// which has room for experts and groups.
+func route(x *model.Experts, choices []choice, scores, bias, rank []float32) {
 	switch x.Routing {
 	case model.RouteSoftmax:
 		vec.Scale(scores, 1/vec.Softmax(scores))
 	case model.RouteSigmoid:
 		vec.Sigmoid(scores)
 	}
+	rank, sums := rank[:len(scores)], rank[len(scores):]
+	copy(rank, scores)
+	if bias != nil {
+		vec.Add(rank, bias)
+	}
+	if x.Groups > 1 {
+		dropGroups(x, rank, sums[:x.Groups])
+	}
 	for i := range choices {
-		best := -1
-		var most float32
-		for n, s := range scores {
-			if slices.ContainsFunc(choices[:i], func(c choice) bool { return c.expert == n }) {
-				continue
-			}
-			if bias != nil {
-				s += bias[n]
-			}
-			// A NaN is chosen, so that it is noticed.
-			if best < 0 || most == most && !(s <= most) {
-				best, most = n, s
-			}
-		}
+		best := greatest(rank)
 		choices[i] = choice{expert: best, weight: scores[best]}
+		rank[best] = float32(math.Inf(-1))
 	}
 	slices.SortFunc(choices, func(a, b choice) int { return a.expert - b.expert })
 
@@ -167,6 +162,51 @@ func route(x *model.Experts, choices []choice, scores, bias []float32) {
 	}
 }
 
+// dropGroups leaves only the experts of some groups to be chosen: those with the
+// greatest sums of the two that rank highest, of equals the first
+// (https://arxiv.org/abs/2412.19437, section 2.1.2).
+func dropGroups(x *model.Experts, rank, sums []float32) {
+	n := len(rank) / x.Groups
+	for g := range sums {
+		members := rank[g*n:][:n]
+		first := greatest(members)
+		sums[g] = members[first]
+		if n > 1 {
+			v := members[first]
+			members[first] = float32(math.Inf(-1))
+			sums[g] += members[greatest(members)]
+			members[first] = v
+		}
+	}
+	for range x.Groups - x.GroupsUsed {
+		least := -1
+		for g, s := range sums {
+			if s == s && (least < 0 || s <= sums[least]) {
+				least = g
+			}
+		}
+		if least < 0 {
+			return // the others are NaNs, which must be noticed
+		}
+		sums[least] = float32(math.NaN())
+		for i := range n {
+			rank[least*n+i] = float32(math.Inf(-1))
+		}
+	}
+}
+
+// greatest returns the index of the greatest element, of equals the first. A NaN
+// is greater than all others, so that it is noticed.
+func greatest(x []float32) int {
+	best := 0
+	for i, v := range x {
+		if b := x[best]; b == b && !(v <= b) {
+			best = i
+		}
+	}
+	return best
+}
+
 // gather copies the input of each pair.
 func (a *Actor) gather() {
 	t, e, dim, used := &a.tile, &a.tile.experts, a.model.Dim, a.model.Experts.Used
@@ -180,29 +220,11 @@ func (a *Actor) gather() {
 // of the pair's expert and the pair's row of x, plus the expert's bias if there
 // are any.
 func (a *Actor) expertProduct(p *Pass, dst, x []float32, w, bias *model.Tensor) error {
-	if p.Ctx.Err() != nil {
-		return context.Cause(p.Ctx)
-	}
-	all, err := a.matrix(p, w)
-	if err != nil {
-		return err
-	}
 	e := &a.tile.experts
-	if len(e.acts) < len(e.groups) {
-		e.acts = append(e.acts, make([]kernel.Acts, len(e.groups)-len(e.acts))...)
-	}
-	rows, k := all.Rows/a.model.Experts.Count, all.Cols
-	a.work.loads, a.work.jobs = a.work.loads[:0], a.work.jobs[:0]
-	for i, g := range e.groups {
-		acts := &e.acts[i]
-		acts.Reset(all.Type, g.pairs, k)
-		a.work.loads = append(a.work.loads, load{x: x[g.first*k:][:g.pairs*k], acts: acts, n: g.pairs})
-		a.work.jobs = append(a.work.jobs, job{dst: dst[g.first*rows:][:g.pairs*rows], w: part(all, g.expert, rows), acts: acts})
-	}
-	a.quantize()
-	if err := a.multiply(); err != nil || bias == nil {
+	if err := a.grouped(p, dst, x, w, a.model.Experts.Count, e.groups); err != nil || bias == nil {
 		return err
 	}
+	var err error
 	if e.bias, err = a.matrix(p, bias); err != nil {
 		return err
 	}
@@ -217,17 +239,10 @@ func (a *Actor) addBiases(_, lo, hi int) {
 	width := e.bias.Cols
 	values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(e.bias.Data))), e.bias.Rows*width)
 	for _, g := range e.groups[lo:hi] {
-		for i := g.first; i < g.first+g.pairs; i++ {
-			vec.Add(e.sums[i*width:][:width], values[g.expert*width:])
+		for i := g.first; i < g.first+g.rows; i++ {
+			vec.Add(e.sums[i*width:][:width], values[g.part*width:])
 		}
 	}
-}
-
-// part is matrix i of those that m consists of, each of so many rows.
-func part(m kernel.Matrix, i, rows int) kernel.Matrix {
-	size := rows * m.Type.RowBytes(m.Cols)
-	m.Rows, m.Data = rows, m.Data[i*size:][:size]
-	return m
 }
 
 // mixExperts adds up the experts' results of the tokens [lo, hi) of the tile.

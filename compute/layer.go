@@ -3,6 +3,7 @@ package compute
 import (
 	"cmp"
 
+	"github.com/layerpipe/layerpipe/compute/kernel"
 	"github.com/layerpipe/layerpipe/compute/vec"
 	"github.com/layerpipe/layerpipe/model"
 )
@@ -25,6 +26,7 @@ type tile struct {
 	width          int // of a row of gate and up
 	experts        experts
 	in             inputs
+	acts           []kernel.Acts // of grouped products
 	bunches        []bunch
 	scratch        []attendScratch // by worker
 }
@@ -72,13 +74,19 @@ func (a *Actor) layer(p *Pass, l int) error {
 // attention adds to the tile's hidden states the attention of layer l.
 func (a *Actor) attention(p *Pass, l int) error {
 	m, t, w := a.model, &a.tile, &a.model.Layers[l]
+	a.step("attention", cmp.Or(w[model.AttnQ], w[model.AttnQA], w[model.AttnQKV]))
 	a.norm(p, w[model.AttnNorm])
 	if err := a.project(p, w); err != nil {
 		return err
 	}
 	a.team.Run(t.rows, 1, a.run.rotate)
 	a.attend()
-	t.in.set(t.mixed, t.rows, m.Heads*m.VDim)
+	if w[model.AttnVB] != nil {
+		if err := a.expandValues(p, w); err != nil {
+			return err
+		}
+	}
+	t.in.set(t.mixed, t.rows, m.Heads*m.OutDim)
 	t.out = grow(t.out, t.rows*m.Dim)
 	if err := a.product(p, t.out, w[model.AttnOut], w[model.AttnOutBias]); err != nil {
 		return err
@@ -121,6 +129,7 @@ func (a *Actor) project(p *Pass, w *model.Layer) error {
 // layer l, or those of the experts that its router chooses.
 func (a *Actor) feedForward(p *Pass, l int) error {
 	m, t, w := a.model, &a.tile, &a.model.Layers[l]
+	a.step("feed-forward", cmp.Or(w[model.Router], w[model.FFNGate], w[model.FFNUp], w[model.FFNGateUp]))
 	a.norm(p, w[model.FFNNorm])
 	t.out = grow(t.out, t.rows*m.Dim)
 	var err error

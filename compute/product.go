@@ -68,6 +68,43 @@ func (a *Actor) product(p *Pass, dst []float32, w, bias *model.Tensor) error {
 	return a.multiply()
 }
 
+// A group is a run of rows that meet the same one of the matrices that a tensor
+// consists of: an expert's, or a head's.
+type group struct{ part, first, rows int }
+
+// grouped sets the rows of dst to the products of the rows of x and the matrices
+// of w, of which there are so many, as groups say.
+func (a *Actor) grouped(p *Pass, dst, x []float32, w *model.Tensor, matrices int, groups []group) error {
+	if p.Ctx.Err() != nil {
+		return context.Cause(p.Ctx)
+	}
+	all, err := a.matrix(p, w)
+	if err != nil {
+		return err
+	}
+	t := &a.tile
+	if more := len(groups) - len(t.acts); more > 0 {
+		t.acts = append(t.acts, make([]kernel.Acts, more)...)
+	}
+	rows, k := all.Rows/matrices, all.Cols
+	a.work.loads, a.work.jobs = a.work.loads[:0], a.work.jobs[:0]
+	for i, g := range groups {
+		acts := &t.acts[i]
+		acts.Reset(all.Type, g.rows, k)
+		a.work.loads = append(a.work.loads, load{x: x[g.first*k:][:g.rows*k], acts: acts, n: g.rows})
+		a.work.jobs = append(a.work.jobs, job{dst: dst[g.first*rows:][:g.rows*rows], w: part(all, g.part, rows), acts: acts})
+	}
+	a.quantize()
+	return a.multiply()
+}
+
+// part is matrix i of those that m consists of, each of so many rows.
+func part(m kernel.Matrix, i, rows int) kernel.Matrix {
+	size := rows * m.Type.RowBytes(m.Cols)
+	m.Rows, m.Data = rows, m.Data[i*size:][:size]
+	return m
+}
+
 // input returns in in the form for weights of type t.
 func (a *Actor) input(in *inputs, t gguf.Type) *kernel.Acts {
 	if in.acts == nil {

@@ -16,9 +16,15 @@ func ScratchBytes(p *model.Params, unit model.Unit, threads, tokens, room int) i
 	}
 	e := &p.Experts
 	q, k, v := p.Heads*p.HeadDim, p.KVHeads*p.HeadDim, p.KVHeads*p.VDim
-	mixed := p.Heads * p.VDim
-	// Attention, with the fused product or the latent.
-	perRow := 2*p.Dim + q + k + v + mixed + max(q+k+v, p.QRank+2*p.KVRank+p.Rope.Dim+p.Heads*(p.HeadDim+p.VDim))
+	mixed := p.Heads * max(p.VDim, p.OutDim)
+	// Attention, with a fused product or the queries that will be absorbed.
+	perRow := 2*p.Dim + q + k + v + mixed + max(q+k+v, p.Heads*(p.QueryDim+p.VDim), 2*p.FFN)
+	if p.KVRank > 0 {
+		perRow += p.QRank + 2*p.KVRank + p.Rope.Dim
+	}
+	if p.Absorbed { // what heads' matrices get and give, and that in another form
+		perRow += 3 * p.Heads * max(p.KVRank, p.QueryDim, p.OutDim)
+	}
 	// The network and its experts: for each one that is chosen its input, gate, up
 	// and output, and the inputs of its products in another form.
 	perRow += 4*max(p.FFN, e.Shared) + e.Count + e.Used*(3*p.Dim+3*e.FFN+4)

@@ -123,6 +123,8 @@ func (a *architecture) roles(p *Params, l int) (required, optional []Role) {
 		case !mine(r):
 		case r == AttnQ && p.QRank > 0:
 			required = append(required, AttnQA, AttnQNorm, AttnQB)
+		case r == AttnKVB && p.Absorbed:
+			required = append(required, AttnKB, AttnVB)
 		default:
 			required = append(required, r)
 		}

@@ -13,6 +13,10 @@ var defaults = map[string]func(*keys) any{
 	"attention.key_length":    func(k *keys) any { return k.p.Dim / k.p.Heads },
 	"attention.value_length":  func(k *keys) any { return k.p.Dim / k.p.Heads },
 	"attention.q_lora_rank":   fixed(0), // queries in one step, as DeepSeek-V2-Lite
+	// Files of before April 2025 have keys and values in one tensor, and no keys
+	// that say how wide they are as opposed to what is cached.
+	"attention.key_length_mla":   fixed(0),
+	"attention.value_length_mla": fixed(0),
 
 	"attention.sliding_window_pattern": func(k *keys) any { return k.a.window.period },
 	"attn_logit_softcapping":           fixed(float32(50)),
@@ -40,5 +44,5 @@ var defaults = map[string]func(*keys) any{
 	"expert_gating_func":                fixed(0), // the architecture's
 	"expert_weights_norm":               func(k *keys) any { return k.a.normalized },
 	"expert_weights_scale":              fixed(float32(0)), // none
-	"expert_group_count":                fixed(1),
+	"expert_group_count":                fixed(0),
 }

@@ -24,10 +24,10 @@ var keysToMutate = []string{
 	"context_length", "embedding_length", "block_count", "feed_forward_length",
 	"attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
 	"rope.dimension_count", "rope.freq_base", "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor",
-	"attention.kv_lora_rank", "attention.q_lora_rank", "attention.sliding_window", "attention.sliding_window_pattern",
+	"attention.kv_lora_rank", "attention.q_lora_rank", "attention.key_length_mla", "attention.value_length_mla", "attention.sliding_window", "attention.sliding_window_pattern",
 	"attn_logit_softcapping", "final_logit_softcapping", "rope.freq_base_swa", "rope.scaling.yarn_log_multiplier",
 	"expert_count", "expert_used_count", "expert_feed_forward_length", "expert_shared_feed_forward_length", "expert_shared_count",
-	"leading_dense_block_count", "expert_gating_func", "expert_weights_norm", "expert_weights_scale", "expert_group_count",
+	"leading_dense_block_count", "expert_gating_func", "expert_weights_norm", "expert_weights_scale", "expert_group_count", "expert_group_used_count",
 	"rope.scaling.original_context_length", "rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
 }
 
@@ -99,7 +99,7 @@ func FuzzNew(f *testing.F) {
 			require.True(t, errors.Is(err, model.ErrModel) || errors.Is(err, model.ErrUnsupported) || errors.Is(err, gguf.ErrFormat), "%v", err)
 			return
 		}
-		for _, p := range []int{m.Context, m.Vocab, m.Dim, m.Params.Layers, m.FFN, m.Heads, m.KVHeads, m.HeadDim, m.VDim, m.Rope.Dim, m.Rope.OrigContext} {
+		for _, p := range []int{m.Context, m.Vocab, m.Dim, m.Params.Layers, m.FFN, m.Heads, m.KVHeads, m.HeadDim, m.VDim, m.QueryDim, m.OutDim, m.Rope.Dim, m.Rope.OrigContext} {
 			require.Positive(t, p)
 		}
 		for _, p := range []int{m.Rope.First, m.Window, m.WindowPeriod, m.KVRank, m.QRank, m.Experts.Count, m.Experts.Shared, m.Experts.FirstLayer} {

@@ -250,7 +250,7 @@ func TestNewTiny(t *testing.T) {
 	rope := model.Rope{Dim: 8, Base: 10000, Scaling: model.ScalingLinear, Factor: 1, OrigContext: 128, AttnFactor: 1, BetaFast: 32, BetaSlow: 1}
 	require.Equal(t, model.Params{
 		Arch: "llama", Name: "tiny", Context: 128, Vocab: 48, Dim: 32, Layers: 2, FFN: 64,
-		Heads: 4, KVHeads: 2, HeadDim: 8, VDim: 8, NormEps: 1e-5, Rope: rope, RopeWindow: rope,
+		Heads: 4, KVHeads: 2, HeadDim: 8, VDim: 8, QueryDim: 8, OutDim: 8, NormEps: 1e-5, Rope: rope, RopeWindow: rope,
 		Activation: model.SiLU, EmbedScale: 1, AttnScale: float32(1 / math.Sqrt(8)),
 	}, m.Params)
 	checkBlocks(t, m)
@@ -506,6 +506,17 @@ func TestNewRefusesArchitectures(t *testing.T) {
 		{"deepseek2-Q4_0", "unknown gate", set("expert_gating_func", uint32(4)), model.ErrUnsupported, `"deepseek2.expert_gating_func" is 4; supported`},
 		{"deepseek2-Q4_0", "no latent", set("attention.kv_lora_rank", nil), model.ErrModel, `"deepseek2.attention.kv_lora_rank" is missing`},
 		{"deepseek2-Q4_0", "huge shared expert", set("expert_shared_count", uint32(1<<24)), model.ErrModel, `"deepseek2.expert_shared_count" is`},
+		{"deepseek2-Q4_0", "keys and values by themselves", func(r *recipe) { r.add("blk.0.attn_k_b.weight", gguf.F32, 32, 32, 2) }, model.ErrUnsupported, `tensor "blk.0.attn_k_b.weight" has no place`},
+		{"deepseek2-Q4_0", "cached keys of another width", func(r *recipe) {
+			r.set("attention.key_length_mla", uint32(64))
+			r.set("attention.value_length_mla", uint32(32))
+			r.set("attention.key_length", uint32(65))
+		}, model.ErrModel, `"deepseek2.attention.key_length" is 65`},
+		{"deepseek2-Q4_0", "groups of different sizes", set("expert_group_count", uint32(4)), model.ErrModel, `"deepseek2.expert_group_used_count" is missing`},
+		{"deepseek2-Q4_0", "more groups used than there are", func(r *recipe) {
+			r.set("expert_group_count", uint32(2))
+			r.set("expert_group_used_count", uint32(3))
+		}, model.ErrModel, `"deepseek2.expert_group_used_count" is 3`},
 		{"deepseek2-Q4_0", "queries in one step", set("attention.q_lora_rank", nil), model.ErrUnsupported, `attn_q_a`},
 		{"deepseek2-Q4_0", "NaN multiplier", set("rope.scaling.yarn_log_multiplier", nan), model.ErrModel, `yarn_log_multiplier" is NaN`},
 	} {

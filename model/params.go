@@ -41,6 +41,12 @@ type Params struct {
 	// keys and values are made of, 0 for a model without, and that of what queries
 	// are made of, 0 if they are made in one step.
 	KVRank, QRank int
+	// If Absorbed, all heads share one key, the latent and what is rotated, and one
+	// value, the latent: AttnKB makes a query of HeadDim of a head's QueryDim, and
+	// AttnVB makes OutDim of the VDim that a head finds. Otherwise QueryDim is
+	// HeadDim, and OutDim is VDim.
+	Absorbed         bool
+	QueryDim, OutDim int
 
 	Experts Experts
 }
@@ -52,9 +58,12 @@ type Experts struct {
 	FFN         int // width of one
 	Shared      int // width of the one that every token takes besides, 0 for none
 	FirstLayer  int // the layers before have none
-	Routing     Routing
-	Norm        bool    // the weights of those that are chosen are divided by their sum
-	Scale       float32 // and multiplied by this
+	// With more than one of Groups, which all have as many experts, those that are
+	// chosen are from GroupsUsed of them.
+	Groups, GroupsUsed int
+	Routing            Routing
+	Norm               bool    // the weights of those that are chosen are divided by their sum
+	Scale              float32 // and multiplied by this
 }
 
 // An Activation is how a feed-forward network joins its gate and its other half.
@@ -255,16 +264,37 @@ func (k *keys) attention() {
 	if k.err != nil {
 		return
 	}
-	width := p.HeadDim
+	p.QueryDim, p.OutDim = p.HeadDim, p.VDim
+	if a.latent {
+		k.latent()
+	}
+	width := p.QueryDim
 	if p.Layers == a.wide {
 		width = max(1, p.Dim/p.Heads)
 	}
 	p.AttnScale = float32(1 / math.Sqrt(float64(width)))
-	if a.latent {
-		p.KVRank, p.QRank = k.count("attention.kv_lora_rank"), k.atLeast(0, "attention.q_lora_rank")
-		p.KVHeads, p.Rope.First, p.Rope.InScores = p.Heads, p.HeadDim-p.Rope.Dim, true
-		p.RopeWindow = p.Rope
+}
+
+// latent reads what belongs to latent attention.
+func (k *keys) latent() {
+	p := k.p
+	p.KVRank, p.QRank = k.count("attention.kv_lora_rank"), k.atLeast(0, "attention.q_lora_rank")
+	query, out := k.atLeast(0, "attention.key_length_mla"), k.atLeast(0, "attention.value_length_mla")
+	p.KVHeads = p.Heads
+	if query > 0 && out > 0 {
+		p.Absorbed, p.KVHeads, p.QueryDim, p.OutDim = true, 1, query, out
+		switch {
+		case k.err != nil:
+		case p.QueryDim <= p.Rope.Dim:
+			k.invalid("attention.key_length_mla", p.QueryDim)
+		case p.HeadDim != p.KVRank+p.Rope.Dim:
+			k.invalid("attention.key_length", p.HeadDim)
+		case p.VDim != p.KVRank:
+			k.invalid("attention.value_length", p.VDim)
+		}
 	}
+	p.Rope.First, p.Rope.InScores = p.HeadDim-p.Rope.Dim, true
+	p.RopeWindow = p.Rope
 }
 
 // experts reads what belongs to experts.
@@ -301,8 +331,17 @@ func (k *keys) experts() {
 	if e.Scale = k.upTo(1e6, "expert_weights_scale"); e.Scale == 0 {
 		e.Scale = 1
 	}
-	if n := k.atLeast(0, "expert_group_count"); k.err == nil && n > 1 {
-		k.fail(fmt.Errorf("%w: metadata %q is %d: experts are chosen by groups", ErrUnsupported, k.name("expert_group_count"), n))
+	if e.Groups = k.atLeast(0, "expert_group_count"); e.Groups < 2 || k.err != nil {
+		e.Groups = 0
+		return
+	}
+	e.GroupsUsed = k.count("expert_group_used_count")
+	switch {
+	case k.err != nil:
+	case e.Count%e.Groups != 0:
+		k.invalid("expert_group_count", e.Groups)
+	case e.GroupsUsed > e.Groups || e.Used > e.GroupsUsed*(e.Count/e.Groups):
+		k.invalid("expert_group_used_count", e.GroupsUsed)
 	}
 }
 

@@ -8,10 +8,10 @@ type Role uint8
 const (
 	AttnNorm Role = iota // Dim
 
-	AttnQ     // Heads*HeadDim x Dim; or in two steps, with QRank:
+	AttnQ     // Heads*QueryDim x Dim; or in two steps, with QRank:
 	AttnQA    // QRank x Dim
 	AttnQNorm // QRank, between the steps
-	AttnQB    // Heads*HeadDim x QRank
+	AttnQB    // Heads*QueryDim x QRank
 
 	AttnK   // KVHeads*HeadDim x Dim
 	AttnV   // KVHeads*VDim x Dim; or with queries, keys and values in one:
@@ -20,6 +20,7 @@ const (
 	AttnKVA    // KVRank+Rope.Dim x Dim: the latent, and the rotated part of all keys
 	AttnKVNorm // KVRank
 	AttnKVB    // Heads*(HeadDim-Rope.Dim+VDim) x KVRank: for each head the rest of its key, and its value
+	AttnKB     // Heads of KVRank x QueryDim-Rope.Dim, if Absorbed
 
 	AttnQBias
 	AttnKBias
@@ -27,7 +28,8 @@ const (
 	HeadQNorm // HeadDim, for each head of a query
 	HeadKNorm // HeadDim, for each head of a key
 	AttnSinks // Heads: a score that takes part in the softmax and has no value
-	AttnOut   // Dim x Heads*VDim
+	AttnVB    // Heads of OutDim x KVRank, if Absorbed
+	AttnOut   // Dim x Heads*OutDim
 	AttnOutBias
 	AttnPostNorm // Dim, before the sum with the hidden state
 
@@ -67,7 +69,7 @@ var names = [roles]string{
 	AttnNorm: "attn_norm.weight",
 	AttnQ:    "attn_q.weight", AttnQA: "attn_q_a.weight", AttnQNorm: "attn_q_a_norm.weight", AttnQB: "attn_q_b.weight",
 	AttnK: "attn_k.weight", AttnV: "attn_v.weight", AttnQKV: "attn_qkv.weight",
-	AttnKVA: "attn_kv_a_mqa.weight", AttnKVNorm: "attn_kv_a_norm.weight", AttnKVB: "attn_kv_b.weight",
+	AttnKVA: "attn_kv_a_mqa.weight", AttnKVNorm: "attn_kv_a_norm.weight", AttnKVB: "attn_kv_b.weight", AttnKB: "attn_k_b.weight", AttnVB: "attn_v_b.weight",
 	AttnQBias: "attn_q.bias", AttnKBias: "attn_k.bias", AttnVBias: "attn_v.bias",
 	HeadQNorm: "attn_q_norm.weight", HeadKNorm: "attn_k_norm.weight", AttnSinks: "attn_sinks.weight",
 	AttnOut: "attn_output.weight", AttnOutBias: "attn_output.bias", AttnPostNorm: "post_attention_norm.weight",
@@ -104,7 +106,7 @@ func (r Role) floats() bool {
 // shape returns the row length, the number of rows, and for roles that hold one
 // matrix for each expert the number of these, otherwise 1.
 func (p *Params) shape(r Role) (cols, rows, matrices int) {
-	q, k, v, e := p.Heads*p.HeadDim, p.KVHeads*p.HeadDim, p.KVHeads*p.VDim, &p.Experts
+	q, k, v, e := p.Heads*p.QueryDim, p.KVHeads*p.HeadDim, p.KVHeads*p.VDim, &p.Experts
 	switch r {
 	case AttnNorm, AttnPostNorm, FFNNorm, FFNPostNorm, OutputNorm, AttnOutBias, SharedRouter:
 		return p.Dim, 1, 1
@@ -128,6 +130,10 @@ func (p *Params) shape(r Role) (cols, rows, matrices int) {
 		return p.KVRank, 1, 1
 	case AttnKVB:
 		return p.KVRank, p.Heads * (p.HeadDim - p.Rope.Dim + p.VDim), 1
+	case AttnKB:
+		return p.QueryDim - p.Rope.Dim, p.KVRank, p.Heads
+	case AttnVB:
+		return p.KVRank, p.OutDim, p.Heads
 	case AttnQBias:
 		return q, 1, 1
 	case AttnKBias:
@@ -139,7 +145,7 @@ func (p *Params) shape(r Role) (cols, rows, matrices int) {
 	case AttnSinks:
 		return p.Heads, 1, 1
 	case AttnOut:
-		return p.Heads * p.VDim, p.Dim, 1
+		return p.Heads * p.OutDim, p.Dim, 1
 	case Router:
 		return p.Dim, e.Count, 1
 	case RouterBias, SelectBias:
