@@ -3,6 +3,7 @@ package dequant
 import (
 	"context"
 	"fmt"
+	"runtime/trace"
 	"unsafe"
 
 	"github.com/layerpipe/layerpipe/ring"
@@ -40,13 +41,17 @@ func (a *Actor) loop(ctx context.Context) error {
 		if s == nil {
 			return err
 		}
+		a.Meter.Task("dequantize", s.Block)
+		region := trace.StartRegion(ctx, "dequantize")
 		n, err := a.prepare(ctx, s)
+		region.End()
 		if err != nil {
 			s.Free()
 			return err
 		}
 		a.Meter.Count(n)
 		a.Out.Send(s)
+		a.Meter.Read("ready slots", int64(a.Out.Len()))
 	}
 }
 

@@ -32,8 +32,9 @@ type Engine struct {
 	rows      []ioactor.File // for rows of the embedding
 	passes    chan *compute.Pass
 
-	dequantizer, compute *stage.Meter
-	passCount, rowBytes  atomic.Int64
+	reader, dequantizer, compute *stage.Meter
+	traced                       *traced // nil: no trace is kept
+	passCount, rowBytes          atomic.Int64
 }
 
 // Open opens the GGUF model at path, any shard of it if it is split, and starts
@@ -48,7 +49,10 @@ func Open(path string, options ...Option) (*Engine, error) {
 	}
 	e := &Engine{
 		config: c, group: stage.NewGroup(context.Background()), passes: make(chan *compute.Pass),
-		dequantizer: new(stage.Meter), compute: new(stage.Meter),
+		reader: new(stage.Meter), dequantizer: new(stage.Meter), compute: new(stage.Meter),
+	}
+	if c.trace {
+		e.traced = e.record()
 	}
 	if e.model, e.tokenizer, err = load(path, c); err != nil {
 		return nil, err
@@ -138,11 +142,11 @@ func (e *Engine) start() (err error) {
 		slots.Close()
 		return err
 	}
-	e.stream = newStream(e.group, slots, backend, blocks, plan.pinned, func(in, out *ring.Link) func(context.Context) error {
+	e.stream = newStream(e.group, slots, backend, blocks, plan.pinned, e.reader, e.compute, func(in, out *ring.Link) func(context.Context) error {
 		return (&dequant.Actor{Plan: layout, Pins: pinBytes(e.pins), Interleave: interleave, In: in, Out: out, Meter: e.dequantizer}).Run
 	})
 	actor := compute.New(compute.Config{
-		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute, Mapped: c.backend.view,
+		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute, Whole: e.traced.whole(), Mapped: c.backend.view,
 		Context: plan.Context,
 		Weights: &weights{stream: e.stream, plan: layout, pins: pinBytes(e.pins)},
 	})

@@ -208,6 +208,7 @@ func (e *Engine) run(p *compute.Pass) error {
 	if errors.Is(err, compute.ErrFault) {
 		err = fmt.Errorf("%s: %w", strings.Join(e.model.File.Paths, ", "), err)
 	}
+	e.traced.readMemory()
 	if err == nil {
 		e.passCount.Add(1)
 	}

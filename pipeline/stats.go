@@ -50,14 +50,13 @@ const (
 )
 
 // limiter names the actor that worked longest: in a pipeline it is the one
-// that the others wait for. Compute's own waits for blocks are no work. Without
-// a whole pass there is nothing to judge by.
+// that the others wait for. Without a whole pass there is nothing to judge by.
 func (s Stats) limiter() Limiter {
 	if s.Passes == 0 {
 		return ""
 	}
 	read, dequantize := s.Stream.Reader.Working, s.Dequantizer.Working
-	arithmetic := s.Compute.Working - s.Stream.Stall
+	arithmetic := s.Compute.Working
 	switch most := max(read, dequantize, arithmetic); most {
 	case arithmetic:
 		return LimitArithmetic

@@ -52,6 +52,10 @@ type Stream struct {
 	reader  *stage.Meter
 	current *ring.Slot
 
+	// consumer is the meter of whoever takes blocks: it waits for input when none
+	// is ready.
+	consumer *stage.Meter
+
 	pinned   []bool // by block: it stays in memory once it has come
 	resident []bool // and it has
 	missing  int    // blocks that are not resident
@@ -100,15 +104,16 @@ func OpenStream(ctx context.Context, c StreamConfig) (*Stream, error) {
 	if err != nil {
 		return nil, errors.Join(err, backend.Close())
 	}
-	return newStream(stage.NewGroup(ctx), slots, backend, c.Blocks, make([]bool, len(c.Blocks)), nil), nil
+	return newStream(stage.NewGroup(ctx), slots, backend, c.Blocks, make([]bool, len(c.Blocks)), new(stage.Meter), new(stage.Meter), nil), nil
 }
 
 // newStream starts the actors of a stream in group. It owns slots and backend.
-// middle, if not nil, is the actor between the reader and the consumer.
-func newStream(group *stage.Group, slots *ring.Ring, backend ioactor.Backend, blocks []Block, pinned []bool, middle func(in, out *ring.Link) func(context.Context) error) *Stream {
+// read and consumer are the meters of the reader and of whoever takes blocks.
+// middle, if not nil, is the actor between them.
+func newStream(group *stage.Group, slots *ring.Ring, backend ioactor.Backend, blocks []Block, pinned []bool, read, consumer *stage.Meter, middle func(in, out *ring.Link) func(context.Context) error) *Stream {
 	s := &Stream{
 		group: group, ring: slots, backend: backend, ready: slots.NewLink(),
-		demands: make(chan ioactor.Demand, 1), reader: new(stage.Meter),
+		demands: make(chan ioactor.Demand, 1), reader: read, consumer: consumer,
 		pinned: pinned, resident: make([]bool, len(blocks)), missing: len(blocks),
 	}
 	loaded := s.ready
@@ -157,10 +162,11 @@ func (s *Stream) take(ctx context.Context, b int) (*ring.Slot, error) {
 		slot, ok := s.ready.TryReceive()
 		if !ok {
 			waited = true
-			start := time.Now()
+			s.consumer.Enter(stage.WaitingInput)
+			s.consumer.Task("stall", b)
 			var err error
 			slot, err = s.ready.Receive(ctx, nil)
-			stall += time.Since(start)
+			stall += s.consumer.Enter(stage.Working)
 			if err != nil {
 				s.count(func(c *StreamStats) { c.Stall += stall; c.Discarded += discarded })
 				return nil, err
@@ -169,6 +175,7 @@ func (s *Stream) take(ctx context.Context, b int) (*ring.Slot, error) {
 		if slot == nil {
 			return nil, s.failure()
 		}
+		s.consumer.Read("ready slots", int64(s.ready.Len()))
 		if s.pinned[slot.Block] {
 			s.resident[slot.Block] = true
 			s.missing--

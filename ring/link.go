@@ -56,6 +56,9 @@ func take(s *Slot) *Slot {
 	return s
 }
 
+// Len is how many slots are under way: sent, and not yet received.
+func (l *Link) Len() int { return len(l.ch) }
+
 // Close says that no more slots will come. Only the sender may call it, once.
 func (l *Link) Close() { close(l.ch) }
 
