@@ -37,6 +37,10 @@ type Params struct {
 	Window, WindowPeriod int
 	RopeWindow           Rope
 
+	// Fused says that queries, keys and values come from one matrix, and gate and up
+	// from another.
+	Fused bool
+
 	// Latent attention (MLA, https://arxiv.org/abs/2405.04434): the width of what
 	// keys and values are made of, 0 for a model without, and that of what queries
 	// are made of, 0 if they are made in one step.
@@ -212,7 +216,7 @@ func (k *keys) upTo(most float32, key string) float32 {
 // readParams reads the hyperparameters of an architecture.
 func readParams(m *gguf.Metadata, arch string) (Params, error) {
 	a := architectures[arch]
-	p := Params{Arch: arch, Activation: a.activation, EmbedScale: 1}
+	p := Params{Arch: arch, Activation: a.activation, EmbedScale: 1, Fused: slices.Contains(a.required, AttnQKV)}
 	if p.Activation == "" {
 		p.Activation = SiLU
 	}
