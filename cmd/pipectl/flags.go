@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -60,6 +62,7 @@ type engineFlags struct {
 	dequant                   dequantFlag
 	memory                    pipeline.Memory // zero: not given
 	unit                      model.Unit      // "": not given
+	trace                     traceFlag       // of commands that compute
 }
 
 // mmapFlag says how a mapping of the file is used; "" is not at all.
@@ -175,6 +178,12 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 	if err != nil {
 		return err
 	}
+	if f.trace != "" {
+		if _, err := os.Stat(filepath.Dir(string(f.trace))); err != nil { // before hours of work
+			return fmt.Errorf("write %s: %w", f.trace, err)
+		}
+		options = append(options, pipeline.WithTrace())
+	}
 	path, release, err := f.model.file()
 	if err != nil {
 		return err
@@ -197,6 +206,9 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 	err = withHint(do(engine), passHints)
 	if closed := engine.Close(); err == nil {
 		err = closed // an engine that failed has told do already
+	}
+	if written := f.trace.write(engine); err == nil {
+		err = written
 	}
 	return err
 }

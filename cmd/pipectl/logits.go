@@ -50,6 +50,7 @@ The bytes are the same whatever --buffers, --no-async, --mmap, --threads and
 	flags.StringVarP(&l.out, "out", "o", "", "write to `FILE`, which appears when it is whole (default standard output)")
 	flags.BoolVar(&l.json, "json", false, "write shape and SHA-256 of the logits to standard output, as a JSON object; needs --out")
 	l.engine.add(cmd)
+	l.engine.trace.add(cmd)
 	return cmd
 }
 

@@ -56,6 +56,7 @@ far; a second one kills.`,
 	flags.StringVarP(&r.prompt, "prompt", "p", "", "`TEXT` to continue (default standard input; for the demo model also a text of its own)")
 	addParsed(flags, &r.predict, "predict", "n", "at most `N` tokens; 0 or -1 for all until the text or the context ends (default 256)", atLeast(-1))
 	r.engine.add(cmd)
+	r.engine.trace.add(cmd)
 	flags.Float32Var(&s.Temperature, "temp", s.Temperature, "temperature `T`: how freely tokens are chosen; 0 for always the likeliest")
 	flags.IntVar(&s.TopK, "top-k", s.TopK, "choose among the `K` likeliest tokens; 0 for all")
 	flags.Float32Var(&s.TopP, "top-p", s.TopP, "choose among the likeliest tokens that together have probability `P`; 1 for all")
