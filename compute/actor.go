@@ -194,19 +194,20 @@ func (a *Actor) pass(p *Pass) error {
 	return nil
 }
 
-// matrix returns t's weights, waiting for its block if that is not the current.
-func (a *Actor) matrix(p *Pass, t *model.Tensor) (kernel.Matrix, error) {
-	if t.Block != a.block {
+// matrix returns a band of t's weights, waiting for its block if that is not the
+// current.
+func (a *Actor) matrix(p *Pass, t *model.Tensor, band int) (kernel.Matrix, error) {
+	if block := t.Block + band; block != a.block {
 		a.team.Park()
 		if a.block >= 0 {
 			a.region.End()
 		}
-		a.block = t.Block
-		if err := a.weights.Block(p.Ctx, t.Block); err != nil {
+		a.block = block
+		if err := a.weights.Block(p.Ctx, block); err != nil {
 			a.block = -1
 			return kernel.Matrix{}, err
 		}
-		a.meter.Task(a.task, t.Block)
+		a.meter.Task(a.task, block)
 		a.region = trace.StartRegion(a.traced, "block")
 	}
 	return a.weights.Matrix(t.Index), nil
@@ -216,8 +217,12 @@ func (a *Actor) matrix(p *Pass, t *model.Tensor) (kernel.Matrix, error) {
 func (a *Actor) head(p *Pass) error {
 	a.step("head", a.model.Global.Output)
 	dim, vocab := a.model.Dim, a.model.Vocab
-	for i := 0; i < len(a.wanted); i += tileRows {
-		rows := a.wanted[i:min(i+tileRows, len(a.wanted))]
+	step := tileRows
+	if a.model.Global.Output.Bands > 1 {
+		step = len(a.wanted)
+	}
+	for i := 0; i < len(a.wanted); i += step {
+		rows := a.wanted[i:min(i+step, len(a.wanted))]
 		t := &a.tile
 		t.normed = grow(t.normed, len(rows)*dim)
 		for j, r := range rows {
@@ -231,8 +236,10 @@ func (a *Actor) head(p *Pass) error {
 	// A pass that wants no logits still takes the head from the stream, so that
 	// the order of blocks is the same for every pass.
 	if len(a.wanted) == 0 {
-		if _, err := a.matrix(p, a.model.Global.Output); err != nil {
-			return err
+		for band := range a.model.Global.Output.Bands {
+			if _, err := a.matrix(p, a.model.Global.Output, band); err != nil {
+				return err
+			}
 		}
 	}
 	a.release()

@@ -225,7 +225,7 @@ func (a *Actor) expertProduct(p *Pass, dst, x []float32, w, bias *model.Tensor) 
 		return err
 	}
 	var err error
-	if e.bias, err = a.matrix(p, bias); err != nil {
+	if e.bias, err = a.matrix(p, bias, 0); err != nil {
 		return err
 	}
 	e.sums = dst

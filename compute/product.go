@@ -29,7 +29,8 @@ func (in *inputs) set(x []float32, n, k int) {
 
 // A job is a product that the team's workers share, alone or with others.
 type job struct {
-	dst   []float32
+	dst   []float32 // column c of the result from c*ldd on
+	ldd   int
 	w     kernel.Matrix
 	acts  *kernel.Acts
 	bias  []float32
@@ -57,15 +58,26 @@ const chunkBytes = 128 << 10
 
 // product sets dst to w times the tile's input, plus bias if there is one.
 func (a *Actor) product(p *Pass, dst []float32, w, bias *model.Tensor) error {
-	if p.Ctx.Err() != nil {
-		return context.Cause(p.Ctx)
+	rows := w.Rows()
+	for band := range w.Bands {
+		if p.Ctx.Err() != nil {
+			return context.Cause(p.Ctx)
+		}
+		matrix, err := a.matrix(p, w, band)
+		if err != nil {
+			return err
+		}
+		first := band * w.BandRows
+		j := job{dst: dst[first:], ldd: rows, w: matrix, acts: a.input(&a.tile.in, matrix.Type)}
+		if bias != nil {
+			j.bias = a.vectors[bias][first:]
+		}
+		a.work.jobs = append(a.work.jobs[:0], j)
+		if err := a.multiply(); err != nil {
+			return err
+		}
 	}
-	matrix, err := a.matrix(p, w)
-	if err != nil {
-		return err
-	}
-	a.work.jobs = append(a.work.jobs[:0], job{dst: dst, w: matrix, acts: a.input(&a.tile.in, matrix.Type), bias: a.vectors[bias]})
-	return a.multiply()
+	return nil
 }
 
 // A group is a run of rows that meet the same one of the matrices that a tensor
@@ -78,7 +90,7 @@ func (a *Actor) grouped(p *Pass, dst, x []float32, w *model.Tensor, matrices int
 	if p.Ctx.Err() != nil {
 		return context.Cause(p.Ctx)
 	}
-	all, err := a.matrix(p, w)
+	all, err := a.matrix(p, w, 0)
 	if err != nil {
 		return err
 	}
@@ -92,7 +104,7 @@ func (a *Actor) grouped(p *Pass, dst, x []float32, w *model.Tensor, matrices int
 		acts := &t.acts[i]
 		acts.Reset(all.Type, g.rows, k)
 		a.work.loads = append(a.work.loads, load{x: x[g.first*k:][:g.rows*k], acts: acts, n: g.rows})
-		a.work.jobs = append(a.work.jobs, job{dst: dst[g.first*rows:][:g.rows*rows], w: part(all, g.part, rows), acts: acts})
+		a.work.jobs = append(a.work.jobs, job{dst: dst[g.first*rows:][:g.rows*rows], ldd: rows, w: part(all, g.part, rows), acts: acts})
 	}
 	a.quantize()
 	return a.multiply()
@@ -142,14 +154,13 @@ func (a *Actor) multiply() error {
 func (a *Actor) mulRows(_, lo, hi int) {
 	for i := range a.work.jobs {
 		j := &a.work.jobs[i]
-		rows := j.w.Rows
-		r0, r1 := max(lo-j.first, 0), min(hi-j.first, rows)
+		r0, r1 := max(lo-j.first, 0), min(hi-j.first, j.w.Rows)
 		if r0 >= r1 {
 			continue
 		}
-		kernel.Mul(j.dst, rows, &j.w, j.acts, r0, r1)
+		kernel.Mul(j.dst, j.ldd, &j.w, j.acts, r0, r1)
 		if j.bias != nil {
-			for c := 0; c < len(j.dst); c += rows {
+			for c := 0; c < len(j.dst); c += j.ldd {
 				vec.Add(j.dst[c+r0:c+r1], j.bias[r0:r1])
 			}
 		}
@@ -185,11 +196,15 @@ func (a *Actor) mapped(task func(worker, lo, hi int)) func(worker, lo, hi int) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
 			if r := recover(); r != nil {
-				fault, ok := r.(runtime.Error)
+				// A fault says where; other errors of the runtime are bugs.
+				fault, ok := r.(interface {
+					runtime.Error
+					Addr() uintptr
+				})
 				if !ok {
 					panic(r)
 				}
-				err := fmt.Errorf("%w: %w", ErrFault, fault)
+				err := fmt.Errorf("%w: at address %#x", ErrFault, fault.Addr())
 				a.fault.CompareAndSwap(nil, &err)
 			}
 		}()

@@ -42,6 +42,10 @@ type Tensor struct {
 	// norms and biases, which are small and stay in memory, and for the
 	// embedding, whose rows are read one by one.
 	Block, Index int
+	// Bands is how many blocks the tensor is streamed in, from Block on: bands of
+	// BandRows of its rows, the last may have fewer. It is 1 where the tensor is
+	// streamed whole.
+	Bands, BandRows int
 }
 
 // A Block is what is loaded at once: one layer, or the output head.
@@ -188,8 +192,17 @@ type Unit string
 // The units.
 const (
 	UnitLayer  Unit = "layer"  // all matrices of a layer
-	UnitTensor Unit = "tensor" // each matrix by itself: smaller slots
+	UnitTensor Unit = "tensor" // each matrix by itself, large ones in bands of rows: smaller slots
 )
+
+// maxBand is the most of a matrix that is streamed at once in [UnitTensor]: with
+// the rest of its first and last page it fills eight huge pages, which is as much
+// as a device wants to be asked for at a time.
+const maxBand = 16<<20 - 8<<10
+
+// bandUnit is what the rows of a band are a multiple of: kernels take rows in
+// such groups.
+const bandUnit = 16
 
 // Cut groups the matrices into blocks. The embedding belongs to none: a pass
 // needs a row a token, which is read by itself. [New] cuts by layers; cutting
@@ -204,7 +217,7 @@ func (m *Model) Cut(unit Unit) {
 				continue
 			}
 			if unit == UnitTensor {
-				m.addBlock(name+" "+names[r], []*Tensor{t})
+				m.addBands(name+" "+names[r], t, Role(r).grouped())
 			} else {
 				ts = append(ts, t)
 			}
@@ -213,7 +226,34 @@ func (m *Model) Cut(unit Unit) {
 			m.addBlock(name, ts)
 		}
 	}
-	m.addBlock("output", []*Tensor{m.Global.Output})
+	if unit == UnitTensor {
+		m.addBands("output", m.Global.Output, false)
+	} else {
+		m.addBlock("output", []*Tensor{m.Global.Output})
+	}
+}
+
+// addBands adds the blocks of a tensor that is streamed by itself: one, or a
+// block for each band of its rows. whole says that its rows are needed together.
+func (m *Model) addBands(name string, t *Tensor, whole bool) {
+	rows, row := t.Rows(), int64(t.Type.RowBytes(t.Dims[0]))
+	most := int(maxBand/row) / bandUnit * bandUnit
+	if whole || rows <= most || most == 0 {
+		m.addBlock(name, []*Tensor{t})
+		return
+	}
+	bands := (rows + most - 1) / most
+	// Even bands, so that none waits for a larger one.
+	each := ((rows+bands-1)/bands + bandUnit - 1) / bandUnit * bandUnit
+	first := len(m.Blocks)
+	for r := 0; r < rows; r += each {
+		band := *t.Tensor
+		n := min(each, rows-r)
+		band.Dims = []int{t.Dims[0], n}
+		band.Offset, band.Size = t.Offset+int64(r)*row, int64(n)*row
+		m.addBlock(name+" from row "+strconv.Itoa(r), []*Tensor{{Tensor: &band}})
+	}
+	t.Block, t.Index, t.Bands, t.BandRows = first, 0, len(m.Blocks)-first, each
 }
 
 func (m *Model) addBlock(name string, ts []*Tensor) {
@@ -230,7 +270,7 @@ func (m *Model) addBlock(name string, ts []*Tensor) {
 			last++
 		}
 		b.Tensors = append(b.Tensors, Placed{t.Tensor, last, t.Offset - b.Extents[last].Off})
-		t.Block, t.Index = len(m.Blocks), i
+		t.Block, t.Index, t.Bands, t.BandRows = len(m.Blocks), i, 1, t.Rows()
 	}
 	m.Blocks = append(m.Blocks, b)
 }

@@ -96,6 +96,16 @@ func (r Role) vector() bool {
 	return false
 }
 
+// grouped reports whether a tensor of role r consists of matrices of which a
+// pass uses some, in an order of its own.
+func (r Role) grouped() bool {
+	switch r {
+	case ExpertGate, ExpertUp, ExpertDown, AttnKB, AttnVB:
+		return true
+	}
+	return r.floats()
+}
+
 // floats reports whether role r's values are added as they are and not
 // multiplied: they must be F32. Such matrices are streamed with their layer,
 // because they hold a vector for each expert.

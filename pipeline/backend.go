@@ -72,9 +72,19 @@ func (b Backend) chosen() bool { return b.opener != nil }
 
 // newRing makes the slots that b loads into.
 func (b Backend) newRing(depth int, blocks []Block, work int64) (*ring.Ring, error) {
-	load := ioactor.LoadBytes(blocks)
+	load := slotLoad(blocks)
 	if b.view {
 		load = 0
 	}
 	return ring.New(depth, load, work)
+}
+
+// slotLoad is the load area that every one of blocks fits in, in whole huge
+// pages: what is left of the last would be read into much slower.
+func slotLoad(blocks []Block) int64 {
+	n := ioactor.LoadBytes(blocks)
+	if n < ring.HugePage {
+		return n
+	}
+	return (n + ring.HugePage - 1) / ring.HugePage * ring.HugePage
 }

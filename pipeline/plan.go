@@ -143,7 +143,7 @@ func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 			k.sizes = append(k.sizes, blockSize{k.blocks[b].Bytes(), layout.PinBytes(b)})
 			work = max(work, layout.WorkBytes(b))
 		}
-		k.slot = ioactor.LoadBytes(k.blocks) + work
+		k.slot = slotLoad(k.blocks) + work
 		p.cuts = append(p.cuts, k)
 	}
 	return p, nil

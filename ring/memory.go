@@ -2,6 +2,11 @@ package ring
 
 import "math"
 
+// HugePage is the size and alignment of a transparent huge page on the machines
+// that have them; elsewhere it only costs address space. [Alloc] aligns what is
+// as large.
+const HugePage = 2 << 20
+
 // maxAlloc leaves room for alignment in an int.
 const maxAlloc = math.MaxInt - 4<<20
 

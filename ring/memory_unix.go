@@ -9,11 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is the size and alignment of a transparent huge page on the
-// machines that have them; elsewhere it only costs address space.
-const hugePage = 2 << 20
-
-// Alloc returns n bytes of zeroed memory outside the Go heap. From hugePage
+// Alloc returns n bytes of zeroed memory outside the Go heap. From HugePage
 // bytes on it is aligned to huge pages and asks for them: a direct read into
 // ordinary pages is cut into many small requests, and kernels miss the TLB. A
 // machine without them gives ordinary pages, which is slower and not an error.
@@ -26,16 +22,16 @@ func Alloc(n int64) (*Memory, error) {
 	}
 	size := roundUp(n, int64(unix.Getpagesize()))
 	room := size
-	if n >= hugePage {
-		room += hugePage
+	if n >= HugePage {
+		room += HugePage
 	}
 	m, err := unix.Mmap(-1, 0, int(room), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, fmt.Errorf("memory: map %d bytes: %w", room, err)
 	}
 	b := m
-	if n >= hugePage { // what is skipped is never touched, so it takes no memory
-		skip := -uintptr(unsafe.Pointer(&m[0])) & (hugePage - 1)
+	if n >= HugePage { // what is skipped is never touched, so it takes no memory
+		skip := -uintptr(unsafe.Pointer(&m[0])) & (HugePage - 1)
 		b = m[skip : int64(skip)+size]
 		adviseHuge(b)
 	}

@@ -87,9 +87,13 @@ func TestIdentityPlanned(t *testing.T) {
 	require.NoError(t, err)
 	chunks, pinned := map[int]bool{}, map[int]bool{}
 	for _, unit := range []model.Unit{model.UnitLayer, model.UnitTensor} {
+		budgets := []pipeline.Memory{pipeline.MemoryFloor()}
 		floor := planOf(t, pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithUnit(unit)).Total
 		for extra := int64(0); extra < 8<<20; extra += 700 << 10 {
-			e, err := pipeline.Open(demoModel, pipeline.WithUnit(unit), pipeline.WithMemory(pipeline.MemoryBytes(floor+extra+4<<20)))
+			budgets = append(budgets, pipeline.MemoryBytes(floor+extra+4<<20))
+		}
+		for _, memory := range budgets {
+			e, err := pipeline.Open(demoModel, pipeline.WithUnit(unit), pipeline.WithMemory(memory))
 			require.NoError(t, err)
 			plan := e.Plan()
 			require.LessOrEqual(t, plan.Total, plan.Ceiling)
