@@ -1,0 +1,61 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/layerpipe/layerpipe/ioactor"
+	"github.com/layerpipe/layerpipe/model/synth"
+	"github.com/layerpipe/layerpipe/pipeline"
+)
+
+// readBytes is how many bytes the process has read, as the kernel counts.
+func readBytes(t *testing.T) int64 {
+	b, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip(err)
+	}
+	var n int64
+	_, err = fmt.Sscanf(string(b), "rchar: %d", &n)
+	require.NoError(t, err, "%s", b)
+	return n
+}
+
+// What the engine says it has read is what the kernel has seen it read.
+func TestBytesRead(t *testing.T) {
+	shape, err := synth.ParseShape("4x512x1024x8x8x512")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "f16.gguf")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	require.NoError(t, synth.Write(t.Context(), f, synth.Config{Shape: shape, Type: "F16", Seed: 1}, func(_, _ int64) {}))
+	require.NoError(t, f.Close())
+
+	const buffers = 2
+	e, err := pipeline.Open(path, pipeline.WithBuffers(buffers), pipeline.WithBackend(pipeline.Direct),
+		pipeline.WithProbe(ioactor.ProbeResult{Chunk: 1 << 20, InFlight: 1}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	// settled waits until the reader has filled all slots, and can read no more.
+	settled := func() pipeline.Stats {
+		for {
+			s := e.Stats()
+			if s.Stream.Reader.Blocks == s.Passes*int64(len(e.Model().Blocks))+buffers {
+				return s
+			}
+			runtime.Gosched()
+		}
+	}
+	before, seenBefore := settled(), readBytes(t)
+	generate(t, e, 1, 4)
+	after, seenAfter := settled(), readBytes(t)
+
+	got, want := float64(after.BytesRead-before.BytesRead), float64(seenAfter-seenBefore)
+	require.InEpsilon(t, want, got, 0.01)
+	require.Greater(t, got, 4*20e6, "all of the model, four times")
+}
