@@ -52,6 +52,7 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 // stopReasons says in words why a generation ended.
 var stopReasons = map[string]string{
 	"end":       "to the end of the text",
+	"stop":      "to a stop text",
 	"length":    "as many as -n allows",
 	"context":   "until the context was full (--ctx)",
 	"cancelled": "stopped early",
