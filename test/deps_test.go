@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 }
 
 // apart is what lies in the engine's directories and is not of the engine.
-var apart = []string{"ioactor/readertest", "model/demo", "model/synth"}
+var apart = []string{"ioactor/readertest", "model/demo", "model/synth", "pipeline/metrics"}
 
 func partOf(pkg string) string {
 	for ; pkg != "."; pkg = parent(pkg) {
