@@ -72,7 +72,7 @@ func (b slowed) Load(ctx context.Context, block *ioactor.Block, s *ring.Slot) er
 func TestLimiter(t *testing.T) {
 	slow := pipeline.NewBackend("slowed", func(paths []string) (ioactor.Backend, error) {
 		b, err := ioactor.OpenPread(paths, ioactor.HintNone)
-		return slowed{b, 200}, err
+		return slowed{b, 600}, err
 	})
 	// Expanding writes twelve times what was read, on one core.
 	expanding := filepath.Join(t.TempDir(), "q2.gguf")
