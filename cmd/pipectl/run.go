@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +22,7 @@ type runCommand struct {
 	generate generateFlags
 	chat     bool
 	template templateFlags
+	progress progressFlag
 	json     bool
 
 	stdout, stderr io.Writer
@@ -62,6 +62,7 @@ one kills.`,
 	r.generate.addPredict(cmd, "256")
 	r.engine.add(cmd)
 	r.engine.trace.add(cmd)
+	r.progress.add(cmd)
 	r.generate.addSampling(cmd)
 	flags.BoolVar(&r.json, "json", false, "write nothing but the text and the statistics, as one JSON object at the end")
 	return cmd
@@ -124,11 +125,8 @@ func (r *runCommand) write(ctx context.Context, e *pipeline.Engine) error {
 			return withTemplateHint(err)
 		}
 	}
-	hide := func() {}
-	if isTerminal(r.stderr) {
-		bar := newProgress(r.stderr)
-		c.Progress, hide = bar.set, sync.OnceFunc(bar.clear)
-	}
+	var hide func()
+	c.Progress, hide = r.progress.prompt(r.stderr)
 	err := r.writeText(e.Generate(ctx, c), hide)
 	hide()
 	if r.json {

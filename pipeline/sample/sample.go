@@ -316,17 +316,5 @@ func (s *Sampler) mirostat(c []candidate) int32 {
 	return c[i].id
 }
 
-// bits is -log2 of a probability. It is Halley's iteration on our own
-// exponential: the platform's logarithm is not the same bits everywhere.
-func bits(p float64) float64 {
-	if p <= 0 {
-		return math.Inf(1)
-	}
-	fraction, exponent := math.Frexp(p) // 0.5 <= fraction < 1
-	y := fraction - 1                   // near its natural logarithm
-	for range 3 {
-		e := vec.Exp64(y)
-		y += 2 * (fraction - e) / (fraction + e)
-	}
-	return -float64(exponent) - y/math.Ln2
-}
+// bits is -log2 of a probability.
+func bits(p float64) float64 { return -vec.Log64(p) / math.Ln2 }

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/layerpipe/layerpipe/compute/vec"
+	"github.com/layerpipe/layerpipe/model/tokenizer"
+	"github.com/layerpipe/layerpipe/pipeline"
+)
+
+// perplexityCommand is the state of pipectl perplexity.
+type perplexityCommand struct {
+	engine                engineFlags
+	file                  string
+	stride, chunks, batch int // 0: not given
+	json                  bool
+
+	stdout, stderr io.Writer
+}
+
+// A perplexityReport is what pipectl perplexity --json writes.
+type perplexityReport struct {
+	Model      string  `json:"model"`
+	Perplexity float64 `json:"perplexity"` // exp of the mean negative log-likelihood
+	Error      float64 `json:"error"`      // its standard error
+	Tokens     int     `json:"tokens"`     // of the whole text
+	Scored     int     `json:"scored"`     // that the mean is over
+	Chunks     int     `json:"chunks"`
+	Context    int     `json:"context"` // tokens of a chunk
+	Stride     int     `json:"stride"`  // from a chunk to the next
+	Passes     int64   `json:"passes"`  // trips through the model's file
+	BytesRead  int64   `json:"bytes_read"`
+	Seconds    float64 `json:"seconds"`
+}
+
+const (
+	defaultChunk = 512 // tokens, as in llama.cpp
+	// batchTokens is how many tokens a pass takes unless --batch says otherwise.
+	batchTokens = 2048
+	// logitsBytes bounds the logits of a pass unless --batch says otherwise.
+	logitsBytes = 256 << 20
+)
+
+func newPerplexity() *cobra.Command {
+	p := &perplexityCommand{}
+	cmd := &cobra.Command{
+		Use:   "perplexity -f FILE",
+		Short: "Measure how well a model predicts a text",
+		Long: `Perplexity measures how well a model predicts a text: e to the power of the mean
+surprise at a token, in nats. Lower is better; figures compare between models
+with the same vocabulary, on the same text, in chunks of the same size.
+
+The text is cut into chunks of --ctx tokens, each of which begins with the token
+that starts a text, if the model wants one. The second half of each is scored, as
+llama.cpp does it. With --stride N chunks overlap: one begins every N tokens, and
+its last N are scored. Several chunks go through the model's file in one pass.
+
+The figure is the same to the last bit for every --batch.`,
+		Example: `  pipectl perplexity -m model.gguf -f wiki.test.raw
+  pipectl perplexity -m model.gguf -f wiki.test.raw --ctx 2048 --stride 512 --chunks 20 --json`,
+		Args: noArgs("give the text's file with -f"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.stdout, p.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return p.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&p.file, "file", "f", "", "`FILE` with the text (default standard input)")
+	addParsed(flags, &p.stride, "stride", "", "begin a chunk every `N` tokens, and score its last N (default chunks side by side, of which the second half is scored)", atLeast(1))
+	addParsed(flags, &p.chunks, "chunks", "", "take the first `N` chunks (default all)", atLeast(1))
+	addParsed(flags, &p.batch, "batch", "", "compute `N` chunks in one pass (default as many as make 2048 tokens, and 256 MiB of logits)", atLeast(1))
+	p.engine.add(cmd)
+	flags.Lookup("ctx").Usage = "`N` tokens make a chunk (default 512)"
+	flags.BoolVar(&p.json, "json", false, "write the result as a JSON object")
+	return cmd
+}
+
+func (p *perplexityCommand) run(cmd *cobra.Command) error {
+	if p.engine.context == 0 {
+		p.engine.context = defaultChunk
+	}
+	chunk := p.engine.context
+	switch {
+	case chunk < 4:
+		return usagef("--ctx %d: a chunk has 4 tokens at least", chunk)
+	case p.stride >= chunk:
+		return usagef("--stride %d: must be less than a chunk of %d", p.stride, chunk)
+	}
+	text, err := p.read(cmd)
+	if err != nil {
+		return err
+	}
+	most := p.batch
+	if most == 0 {
+		most = max(1, batchTokens/chunk)
+	}
+	if p.chunks > 0 {
+		most = min(most, p.chunks)
+	}
+	// The sessions of a pass share the context of the engine.
+	p.engine.context = most * chunk
+	return p.engine.use(func(e *pipeline.Engine) error {
+		m := &measurement{perplexityCommand: p, engine: e, chunk: chunk, batch: most}
+		return m.run(cmd.Context(), text)
+	})
+}
+
+func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
+	if p.file != "" {
+		text, err := os.ReadFile(p.file)
+		return string(text), err
+	}
+	if isTerminal(cmd.InOrStdin()) {
+		return "", usageError{hintedError{errors.New("no text"), "name a file with -f, or redirect standard input"}}
+	}
+	return readAll(cmd.Context(), cmd.InOrStdin())
+}
+
+// A measurement is one run.
+type measurement struct {
+	*perplexityCommand
+	engine       *pipeline.Engine
+	chunk, batch int
+	tokens       []int32
+	starts       []int // where chunks begin in tokens
+	first        int   // token of a chunk whose successor is the first that is scored
+	bos          int32 // what every chunk begins with, or -1
+
+	scored       int
+	sum, squares float64 // of the surprises
+}
+
+func (m *measurement) run(ctx context.Context, text string) error {
+	start := time.Now()
+	if err := m.cut(text); err != nil {
+		return err
+	}
+	if err := m.limitBatch(); err != nil {
+		return err
+	}
+	done, err := m.measure(ctx)
+	if err != nil {
+		if done > 0 {
+			fmt.Fprintf(m.stderr, "after %d chunks: perplexity %.4f\n", done, m.perplexity())
+		}
+		return err
+	}
+	stats := m.engine.Stats()
+	r := perplexityReport{
+		Model: m.perplexityCommand.engine.model.name(), Perplexity: m.perplexity(), Error: m.deviation(), Tokens: len(m.tokens), Scored: m.scored,
+		Chunks: len(m.starts), Context: m.chunk, Stride: m.step(), Passes: stats.Passes, BytesRead: stats.BytesRead, Seconds: time.Since(start).Seconds(),
+	}
+	if m.json {
+		return writeJSON(m.stdout, r)
+	}
+	_, err = fmt.Fprintf(m.stdout, "perplexity %.4f +/- %.4f, over %d tokens in %d chunks of %d\n", r.Perplexity, r.Error, r.Scored, r.Chunks, r.Context)
+	fmt.Fprintf(m.stderr, "%s, %d passes, %s read\n", duration(r.Seconds), r.Passes, size(r.BytesRead))
+	return err
+}
+
+// step is how far a chunk begins behind the one before.
+func (m *measurement) step() int {
+	if m.stride > 0 {
+		return m.stride
+	}
+	return m.chunk
+}
+
+// cut makes chunks of the text.
+func (m *measurement) cut(text string) error {
+	tok := m.engine.Tokenizer()
+	m.tokens = tok.Encode(text, tokenizer.Options{AddSpecial: true})
+	m.bos = -1
+	if id, ok := tok.BOS(); ok && len(m.tokens) > 0 && m.tokens[0] == id {
+		m.bos = id
+	}
+	m.first = m.chunk / 2
+	if m.stride > 0 {
+		m.first = m.chunk - m.stride - 1
+	}
+	for at := 0; at+m.chunk <= len(m.tokens) && (m.chunks == 0 || len(m.starts) < m.chunks); at += m.step() {
+		m.starts = append(m.starts, at)
+	}
+	if len(m.starts) == 0 {
+		return hintedError{fmt.Errorf("a text of %d tokens makes no chunk of %d", len(m.tokens), m.chunk), "take a longer text, or lower --ctx"}
+	}
+	return nil
+}
+
+// limitBatch makes the batch as small as is sensible.
+func (m *measurement) limitBatch() error {
+	mod := m.engine.Model()
+	if all := m.batch * m.chunk; mod.Global.RopeLong != nil && m.chunk <= mod.Rope.OrigContext && all > mod.Rope.OrigContext {
+		return hintedError{
+			fmt.Errorf("%d chunks of %d: above a context of %d the model computes differently", m.batch, m.chunk, mod.Rope.OrigContext),
+			fmt.Sprintf("--batch %d is the most", mod.Rope.OrigContext/m.chunk),
+		}
+	}
+	if m.perplexityCommand.batch == 0 {
+		m.batch = max(1, min(m.batch, logitsBytes/(4*mod.Vocab*(m.chunk-1-m.first))))
+	}
+	m.batch = min(m.batch, len(m.starts))
+	return nil
+}
+
+// measure computes all chunks and scores them. done is how many it has.
+func (m *measurement) measure(ctx context.Context) (done int, err error) {
+	feeds := make([]pipeline.Feed, m.batch)
+	for i := range feeds {
+		session, err := m.engine.NewSession(m.chunk)
+		if err != nil {
+			return 0, err
+		}
+		defer session.Close()
+		// Nothing is scored behind the last token.
+		feeds[i] = pipeline.Feed{Session: session, Tokens: make([]int32, m.chunk-1), Logits: m.chunk - 1 - m.first}
+	}
+	show, hide := m.progress()
+	defer hide()
+	for done < len(m.starts) {
+		now := feeds[:min(len(feeds), len(m.starts)-done)]
+		for i, f := range now {
+			f.Session.Truncate(0)
+			copy(f.Tokens, m.tokens[m.starts[done+i]:])
+			if m.bos >= 0 {
+				f.Tokens[0] = m.bos
+			}
+		}
+		logits, err := m.engine.Feed(ctx, now...)
+		if err != nil {
+			return done, err
+		}
+		for i, rows := range logits {
+			m.score(rows, m.tokens[m.starts[done+i]+m.first+1:])
+		}
+		done += len(now)
+		show(done)
+	}
+	return done, nil
+}
+
+// score counts the surprise at each token of text that there is a row of logits
+// for.
+func (m *measurement) score(rows []float32, text []int32) {
+	vocab := m.engine.Model().Vocab
+	for i := range len(rows) / vocab {
+		s := surprise(rows[i*vocab:][:vocab], text[i])
+		m.sum += s
+		m.squares += float64(s * s)
+		m.scored++
+	}
+}
+
+// surprise is the negative logarithm of a token's probability, the same bits on
+// every machine.
+func surprise(logits []float32, token int32) float64 {
+	most := logits[vec.ArgMax(logits)]
+	var sum float64
+	for _, l := range logits {
+		sum += vec.Exp64(float64(l) - float64(most))
+	}
+	return vec.Log64(sum) + float64(most) - float64(logits[token])
+}
+
+func (m *measurement) perplexity() float64 { return math.Exp(m.sum / float64(m.scored)) }
+
+// deviation is the standard error of the perplexity.
+func (m *measurement) deviation() float64 {
+	n := float64(m.scored)
+	mean := m.sum / n
+	variance := m.squares/n - mean*mean
+	if n < 2 || variance <= 0 {
+		return 0
+	}
+	return m.perplexity() * math.Sqrt(variance/(n-1))
+}
+
+// progress shows how far the measurement is: with a bar on a terminal, else with
+// a line for each pass.
+func (m *measurement) progress() (show func(done int), hide func()) {
+	if !isTerminal(m.stderr) {
+		return func(done int) {
+			fmt.Fprintf(m.stderr, "chunk %d of %d: perplexity %.4f\n", done, len(m.starts), m.perplexity())
+		}, func() {}
+	}
+	var now atomic.Pointer[string]
+	now.Store(new(string))
+	bars := mpb.New(mpb.WithOutput(m.stderr), mpb.WithRefreshRate(100*time.Millisecond))
+	p := &progress{bars: bars, delay: time.NewTimer(0)}
+	// It does not complete by itself, so that clear ends it in any case.
+	p.bar = bars.AddBar(0, mpb.BarWidth(40),
+		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return *now.Load() })),
+		mpb.AppendDecorators(decor.CountersNoUnit(" %d/%d chunks, "), decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left")),
+	)
+	p.bar.SetTotal(int64(len(m.starts)), false)
+	return func(done int) {
+		text := fmt.Sprintf("perplexity %.4f ", m.perplexity())
+		now.Store(&text)
+		p.bar.SetCurrent(int64(done))
+	}, p.clear
+}
