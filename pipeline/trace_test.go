@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	rttrace "runtime/trace"
 	"testing"
 	"time"
 
@@ -118,4 +119,18 @@ func TestNoTrace(t *testing.T) {
 // The names in traces and in statistics are the same.
 func TestTraceNames(t *testing.T) {
 	require.Equal(t, []string{string(pipeline.LimitStorage), string(pipeline.LimitDequantize), string(pipeline.LimitArithmetic)}, trace.Names)
+}
+
+// Go's own execution tracer shows what the actors do.
+func TestGoTrace(t *testing.T) {
+	var file bytes.Buffer
+	require.NoError(t, rttrace.Start(&file))
+	e, err := pipeline.Open(demo, pipeline.WithBuffers(2))
+	require.NoError(t, err)
+	generate(t, e, 2, 3)
+	require.NoError(t, e.Close())
+	rttrace.Stop()
+	for _, name := range []string{"pass", "block", "read", "dequantize"} { // strings have their length before them
+		require.Contains(t, file.String(), string(rune(len(name)))+name)
+	}
 }

@@ -38,7 +38,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
 		SilenceUsage:  true,
 	}
 	began := false // what fails before a command begins is wrong usage
-	for _, c := range []*cobra.Command{newRun(), newChat(), newPlan(), newLogits(), newTrace(), newTokenize(), newPerplexity(), newInspect(), newSynth(), newVersion()} {
+	for _, c := range []*cobra.Command{newRun(), newChat(), newPlan(), newLogits(), newTrace(), newBench(), newDoctor(), newTokenize(), newInspect(), newPerplexity(), newSynth(), newVersion()} {
 		act := c.RunE
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			began = true

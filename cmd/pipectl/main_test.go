@@ -18,7 +18,15 @@ import (
 	"github.com/layerpipe/layerpipe/model/gguf"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// childEnv makes a test binary the program itself, as bench starts it.
+const childEnv = "LAYERPIPE_TEST_PIPECTL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const demoModel = "../../model/demo/demo.gguf"
 

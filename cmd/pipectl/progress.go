@@ -45,3 +45,18 @@ func (p *progress) clear() {
 	p.bar.Abort(true)
 	p.bars.Wait()
 }
+
+// newRunProgress starts a bar for so many runs on w.
+func newRunProgress(w io.Writer, runs int) *progress {
+	p := &progress{
+		bars:  mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(100*time.Millisecond)),
+		delay: time.NewTimer(0),
+	}
+	// It does not complete by itself, so that clear ends it in any case.
+	p.bar = p.bars.AddBar(0, mpb.BarWidth(40),
+		mpb.PrependDecorators(decor.Name("bench ")),
+		mpb.AppendDecorators(decor.CountersNoUnit(" %d/%d runs, "), decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left")),
+	)
+	p.bar.SetTotal(int64(runs), false)
+	return p
+}
