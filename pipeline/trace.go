@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"sync"
 	"time"
 
 	"github.com/layerpipe/layerpipe/pipeline/trace"
@@ -13,11 +14,18 @@ const traceEvents = 1 << 15
 // traced are the meters that only a trace needs.
 type traced struct {
 	passes, memory *stage.Meter
+
+	mu   sync.Mutex // guards next
+	next time.Time  // when memory is read again
 }
+
+// memoryInterval is at least how long lies between two readings of the resident
+// memory: one takes the system some 20 µs.
+const memoryInterval = 10 * time.Millisecond
 
 // record makes the engine's meters keep what they are told.
 func (e *Engine) record() *traced {
-	t, now := &traced{new(stage.Meter), new(stage.Meter)}, time.Now()
+	t, now := &traced{passes: new(stage.Meter), memory: new(stage.Meter)}, time.Now()
 	for _, m := range []*stage.Meter{e.reader, e.dequantizer, e.compute, t.passes, t.memory} {
 		m.Record(now, traceEvents)
 	}
@@ -31,9 +39,15 @@ func (t *traced) whole() *stage.Meter {
 	return t.passes
 }
 
-// readMemory is called once a pass: the system takes its time to tell.
+// readMemory is called after each pass.
 func (t *traced) readMemory() {
-	if t != nil {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); now.After(t.next) {
+		t.next = now.Add(memoryInterval)
 		t.memory.Read("resident memory", residentNow("/"))
 	}
 }

