@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -231,11 +230,8 @@ func (t *talk) answer(ctx context.Context, text string) error {
 	t.last = &runReport{Model: t.chatCommand.engine.model.name(), Seed: t.generate.Seed}
 	c := t.generate.config()
 	c.Tokens, c.Session, c.Stats = tokens, t.session, &t.last.GenStats
-	hide := func() {}
-	if isTerminal(t.stderr) {
-		bar := newProgress(t.stderr)
-		c.Progress, hide = bar.set, sync.OnceFunc(bar.clear)
-	}
+	var hide func()
+	c.Progress, hide = progressFlag("").prompt(t.stderr)
 	err = t.write(t.engine.Generate(ctx, c), hide)
 	hide()
 	stopped := errors.Is(context.Cause(ctx), errInterrupted)

@@ -15,8 +15,9 @@
 //   - all text outside of tags is a call that counts what is written,
 //   - each tag reports its line, each round of a loop and each macro that it
 //     begins, and macros how deep they are,
-//   - whatever a call or a filter returns, or a name is set to, is measured:
-//     how large it is, how deep, and whether it contains itself,
+//   - whatever a name stands for, or a call or a filter returns, is measured
+//     before it is used: how large it is, and how deep; nothing can be put into
+//     what it contains,
 //   - operations that can make much of little (range, join, replace, indent,
 //     format, tojson, append, ...) are ours, and look before they do it,
 //   - what cannot be bounded (repetition with *, slices with a step) and what

@@ -172,8 +172,7 @@ func (s *scanner) tag(kind tagKind, closer string) error {
 			}
 			if strings.HasPrefix(rest, closer) {
 				s.skip(len(s.source) - len(rest) + 2)
-				break2 := len(t.tokens) == 1 && t.tokens[0].is("raw") && kind == tagStatement
-				if break2 {
+				if kind == tagStatement && len(t.tokens) == 1 && t.tokens[0].is("raw") {
 					return s.raw(sign)
 				}
 				s.end(sign, kind == tagStatement)
