@@ -14,24 +14,24 @@ func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(stage.Meter)
 		m.Record(time.Now(), 100)
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		m.Enter(stage.Working)
 		m.Task("read", 0) // names what has begun
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		m.Count(10)
 		m.Task("read", 0) // the same goes on
-		time.Sleep(3)
+		time.Sleep(3 * time.Nanosecond)
 		m.Task("read", 1) // another begins
-		time.Sleep(4)
+		time.Sleep(4 * time.Nanosecond)
 		m.Count(20)
 		require.Equal(t, 9*time.Nanosecond, time.Duration(m.Counts().Working), "a task in between loses no time")
 		m.Read("ready", 7)
 		require.Equal(t, time.Duration(4), m.Enter(stage.WaitingRoom), "since the last event")
-		time.Sleep(5)
+		time.Sleep(5 * time.Nanosecond)
 		m.Enter(stage.Working)
-		time.Sleep(6)
+		time.Sleep(6 * time.Nanosecond)
 		m.Task("read", 2)
-		time.Sleep(7)
+		time.Sleep(7 * time.Nanosecond)
 		m.Stop()
 		m.Task("nothing", 3) // the clock stands
 		m.Stop()

@@ -109,7 +109,7 @@ func brokenDemo(t *testing.T) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"run", "chat", "logits", "tokenize", "inspect", "perplexity", "version"} {
+	for _, command := range []string{"run", "chat", "logits", "trace", "bench", "doctor", "tokenize", "inspect", "perplexity", "version"} {
 		help := succeed(t, "", command, "-h")
 		require.Contains(t, help, "Examples:\n  pipectl "+command)
 		require.Equal(t, help, succeed(t, "", "help", command))

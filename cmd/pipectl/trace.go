@@ -128,15 +128,15 @@ func localeUTF8() bool {
 
 // marks are what a chart is drawn with.
 type marks struct {
-	work         [2]string // by turns, so that one block can be told from the next
-	input, room  string
-	path         [3]string // by actor
-	begin, other string
+	work        [2]string // by turns, so that one block can be told from the next
+	input, room string
 }
 
 var (
-	unicodeMarks = marks{work: [2]string{"█", "▒"}, input: "·", room: "-", path: [3]string{"S", "D", "A"}, other: " "}
-	asciiMarks   = marks{work: [2]string{"#", "="}, input: ".", room: "-", path: [3]string{"S", "D", "A"}, other: " "}
+	unicodeMarks = marks{work: [2]string{"█", "▒"}, input: "·", room: "-"}
+	asciiMarks   = marks{work: [2]string{"#", "="}, input: ".", room: "-"}
+	// pathMarks are the first letters of what the actors do.
+	pathMarks = [3]string{"S", "D", "A"}
 )
 
 const (
@@ -172,7 +172,7 @@ func (g *gantt) write(w io.Writer, passes int) {
 		g.marks.work[0], g.marks.work[1], g.marks.input, g.marks.room)
 	var parts []string
 	for i, a := range r.Actors {
-		parts = append(parts, fmt.Sprintf("%s (%s) %.1f %%", trace.Names[i], g.marks.path[i], g.percent(a.Critical)))
+		parts = append(parts, fmt.Sprintf("%s (%s) %.1f %%", trace.Names[i], pathMarks[i], g.percent(a.Critical)))
 	}
 	fmt.Fprintf(w, "critical path       %s, handing over %.1f %%\n", strings.Join(parts, ", "), g.percent(r.Handover))
 	fmt.Fprintf(w, "bounded by          %s\n", r.Limiter)
@@ -270,7 +270,7 @@ func (g *gantt) pathRow() string {
 		}
 		g.cells(s.Start, s.End, func(column int, part time.Duration) { columns[column][mark] += part })
 	}
-	return g.draw([]string{g.marks.path[0], g.marks.path[1], g.marks.path[2], " "}, columns)
+	return g.draw([]string{pathMarks[0], pathMarks[1], pathMarks[2], " "}, columns)
 }
 
 // traceFlag is the file that a trace is written to, "" for none.
