@@ -37,6 +37,8 @@ type Actor struct {
 	rope    turnings
 	scale   float32 // of the scores
 
+	ctx context.Context // that of Run
+
 	// What follows is the state of the pass at hand.
 	block  int           // the current block, -1 for none
 	task   string        // for the meter: which part of the pass is computed
@@ -96,6 +98,7 @@ func New(c Config) *Actor {
 // fails alone; an error of the weights ends the actor. The current block has
 // been given back when Run returns.
 func (a *Actor) Run(ctx context.Context) error {
+	a.ctx = ctx
 	a.team = team.New(len(a.tile.scratch))
 	defer a.team.Close()
 	defer a.release()

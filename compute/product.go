@@ -2,15 +2,13 @@ package compute
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/layerpipe/layerpipe/compute/kernel"
 	"github.com/layerpipe/layerpipe/compute/vec"
 	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/gguf"
+	"github.com/layerpipe/layerpipe/ring"
 )
 
 // inputs are the activations that several products read, prepared once for
@@ -56,12 +54,23 @@ type work struct {
 // microseconds of reading, so that a core that is taken away costs little.
 const chunkBytes = 128 << 10
 
+// stopped says why the pass or the actor is to end, if one of them is.
+func (a *Actor) stopped(p *Pass) error {
+	if p.Ctx.Err() != nil {
+		return context.Cause(p.Ctx)
+	}
+	if a.ctx.Err() != nil {
+		return context.Cause(a.ctx)
+	}
+	return nil
+}
+
 // product sets dst to w times the tile's input, plus bias if there is one.
 func (a *Actor) product(p *Pass, dst []float32, w, bias *model.Tensor) error {
 	rows := w.Rows()
 	for band := range w.Bands {
-		if p.Ctx.Err() != nil {
-			return context.Cause(p.Ctx)
+		if err := a.stopped(p); err != nil {
+			return err
 		}
 		matrix, err := a.matrix(p, w, band)
 		if err != nil {
@@ -87,8 +96,8 @@ type group struct{ part, first, rows int }
 // grouped sets the rows of dst to the products of the rows of x and the matrices
 // of w, of which there are so many, as groups say.
 func (a *Actor) grouped(p *Pass, dst, x []float32, w *model.Tensor, matrices int, groups []group) error {
-	if p.Ctx.Err() != nil {
-		return context.Cause(p.Ctx)
+	if err := a.stopped(p); err != nil {
+		return err
 	}
 	all, err := a.matrix(p, w, 0)
 	if err != nil {
@@ -186,30 +195,21 @@ func (a *Actor) quantizeColumns(_, lo, hi int) {
 	}
 }
 
-// ErrFault reports weights in a mapping that could not be read: the file became
-// shorter while it was computed on, or its storage failed.
-var ErrFault = errors.New("compute: mapped weights cannot be read any more")
-
-// mapped is task for weights that lie in a mapping of a file.
+// mapped is task for weights that lie in a mapping of a file, where reading them
+// can be a [ring.ErrFault].
 func (a *Actor) mapped(task func(worker, lo, hi int)) func(worker, lo, hi int) {
 	return func(worker, lo, hi int) {
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		defer func() {
-			if r := recover(); r != nil {
-				// A fault says where; other errors of the runtime are bugs.
-				fault, ok := r.(interface {
-					runtime.Error
-					Addr() uintptr
-				})
-				if !ok {
-					panic(r)
-				}
-				err := fmt.Errorf("%w: at address %#x", ErrFault, fault.Addr())
-				a.fault.CompareAndSwap(nil, &err)
-			}
-		}()
-		task(worker, lo, hi)
+		if err := guarded(task, worker, lo, hi); err != nil {
+			a.fault.CompareAndSwap(nil, &err)
+		}
 	}
+}
+
+func guarded(task func(worker, lo, hi int), worker, lo, hi int) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer ring.CatchFault(&err)
+	task(worker, lo, hi)
+	return nil
 }
 
 // faulted returns the fault that a worker ran into.

@@ -3,6 +3,7 @@ package dequant
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"runtime/trace"
 	"unsafe"
 
@@ -21,7 +22,10 @@ type Actor struct {
 	// same bytes. It is only called for tensors with the form of that name.
 	Interleave func(t *Tensor, dst, src []byte)
 	In, Out    *ring.Link // the actor closes Out when it ends
-	Meter      *stage.Meter
+	// Mapped says that slots may point into mappings of files: what cannot be
+	// read there is a [ring.ErrFault].
+	Mapped bool
+	Meter  *stage.Meter
 }
 
 // Run prepares blocks until In is closed, ctx ends, or a block cannot be
@@ -43,7 +47,7 @@ func (a *Actor) loop(ctx context.Context) error {
 		}
 		a.Meter.Task("dequantize", s.Block)
 		region := trace.StartRegion(ctx, "dequantize")
-		n, err := a.prepare(ctx, s)
+		n, err := a.guarded(ctx, s)
 		region.End()
 		if err != nil {
 			s.Free()
@@ -53,6 +57,15 @@ func (a *Actor) loop(ctx context.Context) error {
 		a.Out.Send(s)
 		a.Meter.Read("ready slots", int64(a.Out.Len()))
 	}
+}
+
+// guarded is prepare with faults of mapped memory as errors.
+func (a *Actor) guarded(ctx context.Context, s *ring.Slot) (n int64, err error) {
+	if a.Mapped {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer ring.CatchFault(&err)
+	}
+	return a.prepare(ctx, s)
 }
 
 func (a *Actor) prepare(ctx context.Context, s *ring.Slot) (n int64, err error) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -110,7 +109,9 @@ func (f *mapping) read(ctx context.Context, p []byte, off int64) error {
 		if int64(n) > int64(len(f.data))-at {
 			return fmt.Errorf("read %s: %d bytes from byte %d of a mapping of %d: %w", f.f.Name(), n, at, len(f.data), io.ErrUnexpectedEOF)
 		}
-		if err := copyMapped(p[done:done+n], f.data[at:]); err != nil {
+		err := copyMapped(p[done:done+n], f.data[at:])
+		f.unmapPages(at, n)
+		if err != nil {
 			return fmt.Errorf("read %s: bytes %d to %d: %w", f.f.Name(), at, at+int64(n), err)
 		}
 		done += n
@@ -121,7 +122,6 @@ func (f *mapping) read(ctx context.Context, p []byte, off int64) error {
 	if err != nil {
 		return err // it names the file
 	}
-	f.unmapPages(off, len(p))
 	if end := off + int64(len(p)); fi.Size() < end {
 		return fmt.Errorf("read %s: bytes %d to %d of a file that now has %d: %w", f.f.Name(), off, end, fi.Size(), io.ErrUnexpectedEOF)
 	}
@@ -136,25 +136,19 @@ func (f *mapping) unmapPages(off int64, n int) {
 	_ = unix.Madvise(f.data[start:off+int64(n)], unix.MADV_DONTNEED) // without it the process is larger, not wrong
 }
 
-func copyMapped(dst, src []byte) error {
-	return catchFault(func() { copy(dst, src) })
+func copyMapped(dst, src []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer lost(&err)
+	defer ring.CatchFault(&err)
+	copy(dst, src)
+	return nil
 }
 
-// catchFault runs f, and turns the fault of a page that the file no longer has
-// into an error.
-func catchFault(f func()) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			fault, ok := r.(runtime.Error)
-			if !ok {
-				panic(r)
-			}
-			err = fmt.Errorf("the file became shorter, or its storage failed: %w: %w", io.ErrUnexpectedEOF, fault)
-		}
-	}()
-	f()
-	return nil
+// lost says what a fault means for a file.
+func lost(err *error) {
+	if *err != nil {
+		*err = fmt.Errorf("the file became shorter, or its storage failed: %w: %w", io.ErrUnexpectedEOF, *err)
+	}
 }
 
 // Close implements [Backend].

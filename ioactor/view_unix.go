@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/layerpipe/layerpipe/ring"
 )
@@ -95,14 +96,16 @@ func (f *mapping) populate(ctx context.Context, off, end int64) error {
 
 // touch makes the pages of p present by reading a byte of each. A page that
 // cannot be read is an error.
-func touch(p []byte) error {
-	return catchFault(func() {
-		var sum byte
-		for i := 0; i < len(p); i += Align { // no page is smaller
-			sum |= p[i]
-		}
-		runtime.KeepAlive(sum) // or the reads are optimized away
-	})
+func touch(p []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer lost(&err)
+	defer ring.CatchFault(&err)
+	var sum byte
+	for i := 0; i < len(p); i += Align { // no page is smaller
+		sum |= p[i]
+	}
+	runtime.KeepAlive(sum) // or the reads are optimized away
+	return nil
 }
 
 // Close implements [Backend].

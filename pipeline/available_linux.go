@@ -14,7 +14,7 @@ import (
 // the process, whichever is less. Page cache does not count as used: the kernel
 // gives it up. root is "/" but in tests. ok is false if nothing is known.
 func availableMemory(root string) (n int64, source string, ok bool) {
-	own := residentNow(root)
+	own := ownMemory(root)
 	if free, found := field(filepath.Join(root, "proc/meminfo"), "MemAvailable:"); found {
 		n, source, ok = free<<10+own, "free memory of the machine", true
 	}
@@ -28,6 +28,12 @@ func availableMemory(root string) (n int64, source string, ok bool) {
 		}
 	}
 	return n, source, ok
+}
+
+// ownMemory is what the process has taken that is not the page cache's.
+func ownMemory(root string) int64 {
+	n, _ := field(filepath.Join(root, "proc/self/status"), "RssAnon:")
+	return n << 10
 }
 
 // residentNow is the resident memory of the process.
@@ -93,7 +99,13 @@ func (g controlGroup) memory() (limit, used int64) {
 		cache = []string{"inactive_file", "active_file"}
 	}
 	limit = number(filepath.Join(g.dir, limitFile)) // "max" is no number
-	if limit <= 0 || limit >= 1<<62 {               // what version 1 says where there is no limit
+	if g.v2 {
+		// Above memory.high the kernel slows a process down to a crawl.
+		if high := number(filepath.Join(g.dir, "memory.high")); high > 0 && (limit <= 0 || high < limit) {
+			limit = high
+		}
+	}
+	if limit <= 0 || limit >= 1<<62 { // what version 1 says where there is no limit
 		return 0, 0
 	}
 	used = number(filepath.Join(g.dir, usageFile))

@@ -22,10 +22,9 @@ func machine(t *testing.T, files map[string]string) string {
 
 func TestAvailableMemory(t *testing.T) {
 	const kib, mib = 1 << 10, 1 << 20
-	page := int64(os.Getpagesize())
 	base := map[string]string{
-		"proc/meminfo":    "MemTotal:       8000000 kB\nMemAvailable:   1000000 kB\n",
-		"proc/self/statm": "9999 10 5 1 0 100 0\n", // ten pages resident
+		"proc/meminfo":     "MemTotal:       8000000 kB\nMemAvailable:   1000000 kB\n",
+		"proc/self/status": "VmRSS:\t      90 kB\nRssAnon:\t      40 kB\nRssFile:\t 50 kB\n",
 	}
 	with := func(more map[string]string) map[string]string {
 		all := map[string]string{}
@@ -43,36 +42,36 @@ func TestAvailableMemory(t *testing.T) {
 		want   int64
 		source string
 	}{
-		{"no groups", base, 1000000*kib + 10*page, "machine"},
+		{"no groups", base, 1000000*kib + 40*kib, "machine"},
 		{"version 2, its own limit, page cache is not used memory", with(map[string]string{
 			"proc/self/cgroup":                 "0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max":     strconv.Itoa(500 * mib),
 			"sys/fs/cgroup/a/b/memory.current": strconv.Itoa(300 * mib),
 			"sys/fs/cgroup/a/b/memory.stat":    "anon 1\ninactive_file 104857600\nactive_file 104857600\n",
 			"sys/fs/cgroup/a/memory.max":       "max\n",
-		}), 400*mib + 10*page, "/a/b"},
+		}), 400*mib + 40*kib, "/a/b"},
 		{"version 2, the limit of a group above", with(map[string]string{
 			"proc/self/cgroup":               "0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max":   strconv.Itoa(500 * mib),
 			"sys/fs/cgroup/a/memory.max":     strconv.Itoa(200 * mib),
 			"sys/fs/cgroup/a/memory.current": strconv.Itoa(50 * mib),
-		}), 150*mib + 10*page, "/a"},
+		}), 150*mib + 40*kib, "/a"},
 		{"version 1", with(map[string]string{
 			"proc/self/cgroup": "9:name=systemd:/\n4:cpu,memory:/x\n",
 			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": strconv.Itoa(100 * mib),
 			"sys/fs/cgroup/memory/x/memory.usage_in_bytes": strconv.Itoa(90 * mib),
 			"sys/fs/cgroup/memory/x/memory.stat":           "cache 1\ntotal_inactive_file 10485760\ntotal_active_file 0\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n",
-		}), 20*mib + 10*page, "/x"},
+		}), 20*mib + 40*kib, "/x"},
 		{"a group that is full", with(map[string]string{
 			"proc/self/cgroup":               "0::/a\n",
 			"sys/fs/cgroup/a/memory.max":     strconv.Itoa(100 * mib),
 			"sys/fs/cgroup/a/memory.current": strconv.Itoa(101 * mib),
-		}), 10 * page, "/a"},
+		}), 40 * kib, "/a"},
 		{"limits above the free memory", with(map[string]string{
 			"proc/self/cgroup":           "0::/a\n",
 			"sys/fs/cgroup/a/memory.max": strconv.Itoa(1 << 40),
-		}), 1000000*kib + 10*page, "machine"},
+		}), 1000000*kib + 40*kib, "machine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n, source, ok := availableMemory(machine(t, tc.files))

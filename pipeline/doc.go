@@ -1,7 +1,7 @@
 // Package pipeline wires the actors into an engine: a reader that brings a
 // model's blocks from storage, a dequantizer that prepares them, and compute
-// that takes a pass through them. It is the only package that a program needs
-// to import.
+// that takes a pass through them. A program imports it, and for some options the
+// package that a value of theirs belongs to, such as pipeline/sample.
 //
 //	     free  (a channel of slots, its capacity is the depth)
 //	+-------------------------------------------------------+

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,9 @@ type Engine struct {
 	reader, dequantizer, compute *stage.Meter
 	traced                       *traced // nil: no trace is kept
 	passCount, rowBytes          atomic.Int64
+
+	close  sync.Once
+	closed error // what Close returns
 }
 
 // Open opens the GGUF model at path, any shard of it if it is split, and starts
@@ -43,6 +48,11 @@ type Engine struct {
 // [gguf.ErrUnsupported], [model.ErrModel], [model.ErrUnsupported],
 // [tokenizer.ErrUnsupported] apart.
 func Open(path string, options ...Option) (*Engine, error) {
+	return OpenContext(context.Background(), path, options...)
+}
+
+// OpenContext is [Open] until ctx ends. The engine lives on beyond it.
+func OpenContext(ctx context.Context, path string, options ...Option) (*Engine, error) {
 	c, err := newConfig(options)
 	if err != nil {
 		return nil, err
@@ -57,7 +67,7 @@ func Open(path string, options ...Option) (*Engine, error) {
 	if e.model, e.tokenizer, err = load(path, c); err != nil {
 		return nil, err
 	}
-	if err := e.start(); err != nil {
+	if err := e.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), e.free())
 	}
 	return e, nil
@@ -65,7 +75,7 @@ func Open(path string, options ...Option) (*Engine, error) {
 
 // PlanFor makes the plan that [Open] would follow, without taking the memory or
 // starting anything.
-func PlanFor(path string, options ...Option) (*Plan, error) {
+func PlanFor(ctx context.Context, path string, options ...Option) (*Plan, error) {
 	c, err := newConfig(options)
 	if err != nil {
 		return nil, err
@@ -74,7 +84,7 @@ func PlanFor(path string, options ...Option) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := makePlan(m, c, residentNow("/"))
+	plan, err := makePlan(ctx, m, c, residentNow("/"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -105,13 +115,12 @@ func load(path string, c *config) (*model.Model, *tokenizer.Tokenizer, error) {
 }
 
 // start plans, takes the memory, opens the files and starts the actors.
-func (e *Engine) start() (err error) {
+func (e *Engine) start(ctx context.Context) (err error) {
 	c := e.config
-	if e.plan, err = makePlan(e.model, c, residentNow("/")); err != nil {
+	if e.plan, err = makePlan(ctx, e.model, c, residentNow("/")); err != nil {
 		return err
 	}
 	plan := e.plan
-	c.chunk, c.context, c.buffers = plan.Chunk, plan.Context, plan.Buffers
 	blocks := streamBlocks(e.model)
 	layout, err := dequant.NewPlan(tensors(e.model, c, plan.pinned))
 	if err != nil {
@@ -123,7 +132,7 @@ func (e *Engine) start() (err error) {
 	if e.rows, err = ioactor.OpenFiles(e.model.File.Paths); err != nil {
 		return err
 	}
-	vectors, err := e.readVectors()
+	vectors, err := e.readVectors(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,11 +152,11 @@ func (e *Engine) start() (err error) {
 		return err
 	}
 	e.stream = newStream(e.group, slots, backend, blocks, plan.pinned, e.reader, e.compute, func(in, out *ring.Link) func(context.Context) error {
-		return (&dequant.Actor{Plan: layout, Pins: pinBytes(e.pins), Interleave: interleave, In: in, Out: out, Meter: e.dequantizer}).Run
+		return (&dequant.Actor{Plan: layout, Pins: pinBytes(e.pins), Interleave: interleave, Mapped: c.backend.view, In: in, Out: out, Meter: e.dequantizer}).Run
 	})
 	actor := compute.New(compute.Config{
 		Model: e.model, Vectors: vectors, Threads: c.threads, Passes: e.passes, Meter: e.compute, Whole: e.traced.whole(), Mapped: c.backend.view,
-		Context: plan.Context,
+		Context: c.ropeContext,
 		Weights: &weights{stream: e.stream, plan: layout, pins: pinBytes(e.pins)},
 	})
 	e.group.Go("compute", actor.Run)
@@ -156,7 +165,7 @@ func (e *Engine) start() (err error) {
 
 // makePlan plans for m in a process that takes base bytes already, chooses the
 // backend that was left to it, and leaves m cut as the plan says.
-func makePlan(m *model.Model, c *config, base int64) (*Plan, error) {
+func makePlan(ctx context.Context, m *model.Model, c *config, base int64) (*Plan, error) {
 	plan, err := planOnce(m, c, base)
 	if err != nil {
 		return nil, err
@@ -168,10 +177,13 @@ func makePlan(m *model.Model, c *config, base int64) (*Plan, error) {
 		}
 	}
 	if c.backend.name == Direct.name && plan.StreamedBytes > 0 && c.probe == nil {
-		// What cannot be measured is planned with ordinary figures: reading says
-		// what is wrong.
-		probe, err := ioactor.Probe(context.Background(), m.File.Paths[0], ioactor.ProbeOptions{Time: 300 * time.Millisecond})
-		if err == nil && probe.BytesPerSecond > 0 {
+		probe, err := ioactor.Probe(ctx, largestFile(m), ioactor.ProbeOptions{Time: 300 * time.Millisecond})
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil || probe.BytesPerSecond <= 0:
+			plan.warn("the storage could not be measured, the plan assumes an ordinary disk: %v", err)
+		default:
 			c.probe = &probe
 			if plan, err = planOnce(m, c, base); err != nil {
 				return nil, err
@@ -186,15 +198,24 @@ func makePlan(m *model.Model, c *config, base int64) (*Plan, error) {
 	return plan, nil
 }
 
+// largestFile is the shard that says most about the storage.
+func largestFile(m *model.Model) string {
+	most := 0
+	for i, size := range m.File.Sizes {
+		if size > m.File.Sizes[most] {
+			most = i
+		}
+	}
+	return m.File.Paths[most]
+}
+
 func planOnce(m *model.Model, c *config, base int64) (*Plan, error) {
 	p, err := newPlanner(m, c, base)
 	if err != nil {
 		return nil, err
 	}
-	if c.planned {
-		if err := p.limits(); err != nil {
-			return nil, err
-		}
+	if err := p.limits(); err != nil {
+		return nil, err
 	}
 	plan := p.decide()
 	if plan == nil {
@@ -207,14 +228,17 @@ func planOnce(m *model.Model, c *config, base int64) (*Plan, error) {
 // sentence each, for the user. It is complete after the first pass.
 func (e *Engine) Notes() []string {
 	var notes []string
-	if e.plan.Warning != "" {
-		notes = append(notes, e.plan.Warning)
+	add := func(note string) {
+		if note != "" && !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
 	}
-	if n, ok := e.stream.backend.(interface{ Note() string }); ok && n.Note() != "" {
-		notes = append(notes, n.Note())
+	add(e.plan.Warning)
+	if n, ok := e.stream.backend.(interface{ Note() string }); ok {
+		add(n.Note())
 	}
 	if p := e.plan.Probe; p != nil && !p.Device {
-		notes = append(notes, p.Reason)
+		add(p.Reason)
 	}
 	return notes
 }
@@ -294,12 +318,12 @@ func pinBytes(pins []*ring.Memory) [][]byte {
 }
 
 // readVectors reads the norms, biases and factors, which stay in memory.
-func (e *Engine) readVectors() (compute.Vectors, error) {
+func (e *Engine) readVectors(ctx context.Context) (compute.Vectors, error) {
 	vectors := compute.Vectors{}
 	for _, t := range e.model.Vectors() {
 		v := make([]float32, t.Dims[0])
 		raw := make([]byte, t.Size)
-		if err := ioactor.ReadFull(context.Background(), e.rows[t.File], raw, t.Offset); err != nil {
+		if err := ioactor.ReadFull(ctx, e.rows[t.File], raw, t.Offset); err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if err := dequant.Float32(t.Type, v, raw); err != nil {
@@ -340,14 +364,21 @@ func (e *Engine) Plan() *Plan { return e.plan }
 // without.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tokenizer }
 
-// Close stops the actors, waits until they have ended and every slot is home,
-// and gives all memory back. It returns the error that ended the engine, if one
-// did. Sessions must not be used after it; closing twice is an error of the
-// program.
+// Done returns a channel that is closed when the engine is told to stop, by
+// [Engine.Close], or when an actor has failed.
+func (e *Engine) Done() <-chan struct{} { return e.group.Context().Done() }
+
+// Close stops the actors within one read or one product of a layer, waits until
+// they have ended and every slot is home, and gives all memory back but that of
+// sessions. It returns the error that ended the engine, if one did, also when it
+// is called again. What is fed beside or after it fails with [ErrClosed].
 func (e *Engine) Close() error {
-	e.group.Stop()
-	err := e.group.Wait()
-	return errors.Join(err, e.free())
+	e.close.Do(func() {
+		e.group.Stop()
+		err := e.group.Wait()
+		e.closed = errors.Join(err, e.free())
+	})
+	return e.closed
 }
 
 func (e *Engine) free() error {

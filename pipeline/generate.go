@@ -197,8 +197,12 @@ func (g *generation) prompt() ([]int32, error) {
 	if len(prompt) == 0 {
 		return nil, ErrEmptyPrompt
 	}
-	if len(prompt) > e.config.context {
-		return prompt, fmt.Errorf("%w: a prompt of %d tokens in a context of %d", compute.ErrFull, len(prompt), e.config.context)
+	room := e.plan.Context
+	if g.config.Session != nil {
+		room = g.config.Session.cache.Room()
+	}
+	if len(prompt) > room {
+		return prompt, fmt.Errorf("%w: a prompt of %d tokens in a context of %d", compute.ErrFull, len(prompt), room)
 	}
 	return prompt, nil
 }
@@ -206,7 +210,7 @@ func (g *generation) prompt() ([]int32, error) {
 // room is how many positions the generation can need: the last token is not
 // computed any more, it only comes out.
 func (g *generation) room(prompt int) int {
-	room := g.engine.config.context
+	room := g.engine.plan.Context
 	if n := g.config.MaxTokens; n > 0 && n <= room-prompt {
 		room = prompt + n - 1
 	}
@@ -228,6 +232,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 	s.Text = g.text.String()
 	s.LogitsSHA256 = hex.EncodeToString(g.digest.Sum(nil))
 	plan := g.engine.plan
+	s.CeilingBytes = plan.Ceiling
 	s.Backend, s.Buffers, s.Notes = plan.Backend, plan.Buffers, g.engine.Notes()
 	if plan.Probe != nil {
 		s.DeviceBytesPerSecond = plan.Probe.BytesPerSecond

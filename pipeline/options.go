@@ -33,13 +33,14 @@ type config struct {
 	threads      int
 	context      int
 	contextGiven bool
-	contextMost  int // 0: no bound
-	chunk        int // of the plan
+	contextMost  int // what will be needed; 0: not known
+	ropeContext  int // what models with rotations for long and for short contexts choose by: not what memory or need make of it
 	kv           compute.KVType
 	probe        *ioactor.ProbeResult // nil: not measured
 	expand       bool
 	noTokenizer  bool
 	trace        bool
+	logits       int  // rows that a pass is asked for at most; 0 means 1
 	planned      bool // the planner chooses what to pin
 }
 
@@ -51,18 +52,22 @@ func newConfig(options []Option) (*config, error) {
 		}
 	}
 	// A ceiling was given, or nothing at all was said about the ring.
-	c.planned = c.memory != Memory{} || c.buffers == 0 && c.pinned < 0 && !c.backend.chosen()
+	c.planned = c.memory != Memory{} || c.buffers == 0 && c.pinned < 0
 	return c, nil
 }
 
 // setContext fills in the context that m gives where none was asked for.
 func (c *config) setContext(m *model.Model) {
-	if !c.contextGiven {
-		c.context = min(m.Context, maxDefaultContext)
-		if c.contextMost > 0 {
-			c.context = min(c.context, c.contextMost)
-		}
+	ordinary := min(m.Context, maxDefaultContext)
+	switch {
+	case c.contextGiven:
+		ordinary = c.context
+	case c.contextMost > 0:
+		c.context, c.contextGiven = min(m.Context, c.contextMost), true
+	default:
+		c.context = ordinary
 	}
+	c.ropeContext = max(ordinary, c.context)
 }
 
 func atLeast(n, least int, what string, to *int) error {
@@ -76,7 +81,7 @@ func atLeast(n, least int, what string, to *int) error {
 // WithMemory sets a ceiling for the memory of the whole process. Within it the
 // engine keeps as many blocks as fit and streams the rest; [Open] fails with a
 // [MemoryError] if the model cannot run in it. The default, if neither buffers
-// nor pins nor a backend are asked for either, is what is available. The plan
+// nor pins are asked for either, is what is available. The plan
 // counts one session of the engine's context; what the rest of the program
 // takes after Open, and further sessions, come on top. Go's own memory limit
 // (debug.SetMemoryLimit) is left to the program: [Plan.GoBytes] is a good value.
@@ -142,10 +147,17 @@ func WithContext(n int) Option {
 	return func(c *config) error { c.contextGiven = true; return atLeast(n, 1, "context", &c.context) }
 }
 
-// WithContextAtMost lowers the default context to n positions: for a program that
-// knows that it needs no more, so that the plan has the rest for weights.
-func WithContextAtMost(n int) Option {
+// WithContextFor makes the context n positions, or what the model was trained
+// for if that is less: for a program that knows how many it will need.
+func WithContextFor(n int) Option {
 	return func(c *config) error { return atLeast(n, 1, "context", &c.contextMost) }
+}
+
+// WithLogits plans for n rows of logits at once, or as many as there is memory for:
+// see [Plan.Logits]. The default is one. A program that feeds with more than that
+// takes memory which the plan does not know of.
+func WithLogits(n int) Option {
+	return func(c *config) error { return atLeast(n, 1, "logits", &c.logits) }
 }
 
 // WithKV sets the number format of the KV cache: "f16", the default, or "f32".

@@ -94,3 +94,37 @@ func TestSeed(t *testing.T) {
 	require.Equal(t, text(1), text(1))
 	require.NotEqual(t, text(1), text(2))
 }
+
+// A program that mixes up sessions gets errors.
+func TestSessionMisuse(t *testing.T) {
+	e, err := pipeline.Open(demo)
+	require.NoError(t, err)
+	other, err := pipeline.Open(demo)
+	require.NoError(t, err)
+	s, err := e.NewSession(10)
+	require.NoError(t, err)
+	one := []int32{1}
+
+	_, err = e.NewSession(-5)
+	require.ErrorContains(t, err, "-5 positions")
+	_, err = other.Feed(t.Context(), pipeline.Feed{Session: s, Tokens: one})
+	require.ErrorContains(t, err, "another engine")
+	_, err = e.Feed(t.Context())
+	require.ErrorContains(t, err, "no session")
+	_, err = e.Feed(t.Context(), pipeline.Feed{Tokens: one})
+	require.ErrorContains(t, err, "no session")
+	_, err = s.Feed(t.Context(), one, 2)
+	require.ErrorContains(t, err, "1 tokens with 2 logits")
+	s.Truncate(-1)
+	require.Zero(t, s.Len())
+	s.Close()
+	s.Close()
+	_, err = s.Feed(t.Context(), one, 1)
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+
+	require.NoError(t, other.Close())
+	require.NoError(t, other.Close())
+	require.NoError(t, e.Close())
+	_, err = e.Feed(t.Context(), pipeline.Feed{Session: s, Tokens: one})
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+}

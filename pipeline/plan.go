@@ -28,6 +28,7 @@ type Plan struct {
 	KV      compute.KVType `json:"kv"`
 	Context int            `json:"context"`
 	Chunk   int            `json:"prompt_chunk"` // tokens of a prompt in one pass
+	Logits  int            `json:"logits_rows"`  // rows of logits at once
 
 	Blocks        int    `json:"blocks"`
 	PinnedBlocks  int    `json:"pinned_blocks"`
@@ -47,34 +48,38 @@ type Plan struct {
 	pinned []bool
 }
 
-// GoBytes is what the plan leaves to Go's runtime: everything but slots, pins
-// and the KV cache, which lie outside its heap. As a limit
-// (debug.SetMemoryLimit) it keeps garbage from breaking the ceiling.
+// GoBytes is what the plan leaves to Go's runtime and the program's own pages:
+// everything but slots, pins and the KV cache, which lie outside Go's heap. As a
+// limit (debug.SetMemoryLimit) it keeps garbage from breaking the ceiling.
 func (p *Plan) GoBytes() int64 {
-	n := p.Total - p.PinnedBytes
+	n := p.Total
 	for _, i := range p.Items {
-		if i.Name == itemSlots || i.Name == itemKV {
+		if i.OffHeap {
 			n -= i.Bytes
 		}
 	}
 	return n
 }
 
-const (
-	itemSlots = "slots"
-	itemKV    = "KV cache"
-)
+func (p *Plan) warn(format string, args ...any) {
+	if p.Warning != "" {
+		p.Warning += "; "
+	}
+	p.Warning += fmt.Sprintf(format, args...)
+}
 
 // An Item is one use of memory.
 type Item struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`
+	OffHeap bool   `json:"off_heap"` // outside of Go's heap
 }
 
 // Rates are how fast the machine is, in bytes of weights a second.
 type Rates struct {
-	Storage float64 `json:"storage_bytes_per_second"`
-	Compute float64 `json:"compute_bytes_per_second"`
+	Storage  float64 `json:"storage_bytes_per_second"`
+	Measured bool    `json:"storage_measured"`         // Storage is the probe's, and not assumed
+	Compute  float64 `json:"compute_bytes_per_second"` // assumed
 }
 
 // defaultRates are used where nothing has been measured: an ordinary solid
@@ -119,7 +124,7 @@ type blockSize struct{ file, pin int64 }
 func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 	p := &planner{model: m, config: c, base: base, rates: defaultRates(c.threads)}
 	if c.probe != nil {
-		p.rates.Storage = c.probe.BytesPerSecond
+		p.rates.Storage, p.rates.Measured = c.probe.BytesPerSecond, true
 	}
 	for _, t := range m.Vectors() {
 		p.base += t.Size
@@ -154,6 +159,9 @@ func (p *planner) limits() error {
 	available, source, known := availableMemory("/")
 	p.available = available
 	m := p.config.memory
+	if !p.config.planned {
+		return nil
+	}
 	switch {
 	case m.floor:
 		p.ceiling, p.source = p.floor(), "the floor"
@@ -165,8 +173,8 @@ func (p *planner) limits() error {
 	case known:
 		p.ceiling, p.source = available, source
 	}
-	if floor := p.floor(); p.ceiling > 0 && p.ceiling < floor {
-		return &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: floor}
+	if p.ceiling > 0 && p.ceiling < p.leastNeed() {
+		return &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
 	}
 	return nil
 }
@@ -187,12 +195,12 @@ func (p *planner) needs(k *cut, context, chunk, buffers int) []Item {
 		kv = 1 << 60
 	}
 	return []Item{
-		{"process, tokenizer and norms", p.base},
-		{"reserve", reserve},
-		{itemKV, kv},
-		{"scratch", compute.ScratchBytes(&m.Params, k.unit, c.threads, chunk, context)},
-		{"hidden states and logits", 4 * (int64(chunk)*int64(m.Dim) + int64(m.Vocab))},
-		{itemSlots, int64(buffers) * k.slot},
+		{Name: "process, tokenizer and norms", Bytes: p.base},
+		{Name: "reserve", Bytes: reserve},
+		{Name: "KV cache", Bytes: kv, OffHeap: true},
+		{Name: "scratch", Bytes: compute.ScratchBytes(&m.Params, k.unit, c.threads, chunk, context)},
+		{Name: "hidden states and logits", Bytes: 4 * (int64(chunk)*int64(m.Dim) + int64(p.logits(chunk))*int64(m.Vocab))},
+		{Name: "slots", Bytes: int64(buffers) * k.slot, OffHeap: true},
 	}
 }
 
@@ -203,8 +211,15 @@ func sum(items []Item) (n int64) {
 	return n
 }
 
-// floor is the least that works.
+// floor is the least that works, with some room: the same program takes a little
+// more or less each time that it starts, and a floor that was told must work.
 func (p *planner) floor() int64 {
+	const step = 1 << 20
+	return (p.leastNeed()+2*step)/step*step + step
+}
+
+// leastNeed is the least that works for this process.
+func (p *planner) leastNeed() int64 {
 	context, chunk := p.least()
 	var least int64
 	for i := range p.cuts {
@@ -277,7 +292,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	pinned = pinRest(pinned, k.sizes, room, buffers)
 
 	plan := &Plan{
-		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv, Context: context, Chunk: chunk,
+		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv, Context: context, Chunk: chunk, Logits: p.logits(chunk),
 		available: p.available, Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, Probe: c.probe, pinned: pinned,
 	}
 	for b, s := range k.sizes {
@@ -292,10 +307,10 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	if plan.PinnedBytes > room {
 		return nil
 	}
-	plan.Items = append(items, Item{"pinned blocks", plan.PinnedBytes})
+	plan.Items = append(items, Item{Name: "pinned blocks", Bytes: plan.PinnedBytes, OffHeap: true})
 	plan.Total = sum(plan.Items)
 	if p.available > 0 && plan.Total > p.available {
-		plan.Warning = fmt.Sprintf("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
+		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
 	}
 	plan.SecondsPerToken = simulate(k.sizes, pinned, buffers, p.rates).Seconds()
 	return plan
@@ -322,6 +337,16 @@ func (p *planner) comfort(k *cut) (context, chunk int) {
 		chunk = max(chunk/2, leastChunk)
 	}
 	return context, chunk
+}
+
+// logits is how many rows of logits there are at once: those that were asked for,
+// but at most a pass's, or a thirty-second of the memory.
+func (p *planner) logits(chunk int) int {
+	n := max(p.config.logits, 1)
+	if p.ceiling > 0 {
+		n = min(n, max(1, int(p.ceiling/32/(4*int64(p.model.Vocab)))), max(chunk, 1))
+	}
+	return n
 }
 
 // least is the smallest context and chunk.

@@ -59,7 +59,7 @@ func planFor(t *testing.T, options ...Option) (*Plan, error) {
 	require.NoError(t, err)
 	m := largeModel(t)
 	c.setContext(m)
-	return makePlan(m, c, processBytes)
+	return makePlan(t.Context(), m, c, processBytes)
 }
 
 const processBytes = 20 << 20
@@ -101,7 +101,7 @@ func TestPlanRefuses(t *testing.T) {
 		p, err := planFor(t, append(options, WithMemory(MemoryBytes(memory.Floor)))...)
 		require.NoError(t, err)
 		require.LessOrEqual(t, p.Total, memory.Floor)
-		_, err = planFor(t, append(options, WithMemory(MemoryBytes(memory.Floor-1)))...)
+		_, err = planFor(t, append(options, WithMemory(MemoryBytes(memory.Floor-4<<20)))...)
 		require.ErrorIs(t, err, ErrMemory)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/ring"
 	"github.com/layerpipe/layerpipe/stage"
 )
 
@@ -17,6 +18,7 @@ import (
 type Session struct {
 	engine *Engine
 	cache  *compute.Cache
+	closed bool
 	tokens []int32 // of the positions in cache
 
 	// The buffers of the passes that this session starts.
@@ -38,8 +40,11 @@ type Feed struct {
 // NewSession returns an empty sequence with room for so many positions, 0 for
 // the engine's context. The caller closes it.
 func (e *Engine) NewSession(room int) (*Session, error) {
+	if room < 0 {
+		return nil, fmt.Errorf("session: room for %d positions", room)
+	}
 	if room == 0 {
-		room = e.config.context
+		room = e.plan.Context
 	}
 	cache, err := compute.NewCache(&e.model.Params, e.config.kv, room)
 	if err != nil {
@@ -53,9 +58,9 @@ func (e *Engine) NewSession(room int) (*Session, error) {
 // Len is the number of positions that have been computed.
 func (s *Session) Len() int { return s.cache.Len() }
 
-// Truncate forgets all positions from n on.
+// Truncate forgets all positions from n on. n below 0 counts as 0.
 func (s *Session) Truncate(n int) {
-	s.cache.Truncate(n)
+	s.cache.Truncate(max(n, 0))
 	s.tokens = s.tokens[:s.cache.Len()]
 }
 
@@ -70,8 +75,12 @@ func (s *Session) keep(prompt []int32) int {
 	return n
 }
 
-// Close frees the KV cache.
-func (s *Session) Close() { s.cache.Free() }
+// Close frees the KV cache. What is fed after it fails with [ErrClosed]; closing
+// again does nothing. It must not be called beside a feed of the session.
+func (s *Session) Close() {
+	s.closed = true
+	s.cache.Free()
+}
 
 // Feed computes tokens in one pass, after those that the session holds, and
 // returns the logits behind the last wanted of them, Vocab values each. The
@@ -99,8 +108,8 @@ func (s *Session) feed(ctx context.Context, tokens []int32, wanted int, progress
 // to the bit. The slices belong to the first session and are valid until its
 // next Feed.
 func (e *Engine) Feed(ctx context.Context, feeds ...Feed) ([][]float32, error) {
-	if len(feeds) == 0 {
-		return nil, nil
+	if len(feeds) == 0 || feeds[0].Session == nil {
+		return nil, errors.New("feed: no session")
 	}
 	return e.feed(ctx, feeds, nil)
 }
@@ -108,7 +117,7 @@ func (e *Engine) Feed(ctx context.Context, feeds ...Feed) ([][]float32, error) {
 // feed computes feeds in passes of at most the chunk that the engine's plan
 // allows; most often that is one.
 func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blocks int)) ([][]float32, error) {
-	tokens, wanted, err := countFeeds(feeds)
+	tokens, wanted, err := e.countFeeds(feeds)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +126,7 @@ func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blo
 	for _, f := range feeds {
 		s.before = append(s.before, f.Session.Len())
 	}
-	chunk := e.config.chunk
+	chunk := e.plan.Chunk
 	passes, rest := (tokens+chunk-1)/chunk, s.flat
 	s.pass.Ctx, s.pass.Progress = ctx, progress
 	for i := range passes {
@@ -144,8 +153,15 @@ func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blo
 	return s.logits, nil
 }
 
-func countFeeds(feeds []Feed) (tokens, wanted int, err error) {
+// countFeeds counts tokens and rows of logits, and refuses what cannot be fed.
+func (e *Engine) countFeeds(feeds []Feed) (tokens, wanted int, err error) {
 	for i, f := range feeds {
+		switch {
+		case f.Session == nil || f.Session.engine != e:
+			return 0, 0, errors.New("feed: a session of another engine, or none")
+		case f.Session.closed:
+			return 0, 0, fmt.Errorf("feed: session: %w", ErrClosed)
+		}
 		if len(f.Tokens) == 0 || f.Logits < 0 || f.Logits > len(f.Tokens) {
 			return 0, 0, fmt.Errorf("feed: %d tokens with %d logits", len(f.Tokens), f.Logits)
 		}
@@ -205,7 +221,7 @@ func (e *Engine) run(p *compute.Pass) error {
 	if errors.Is(err, stage.ErrStopped) {
 		err = e.stream.failure()
 	}
-	if errors.Is(err, compute.ErrFault) {
+	if errors.Is(err, ring.ErrFault) {
 		err = fmt.Errorf("%s: %w", strings.Join(e.model.File.Paths, ", "), err)
 	}
 	e.traced.readMemory()

@@ -67,7 +67,8 @@ func (s Stats) limiter() Limiter {
 	}
 }
 
-// GenStats describes one generation. Rates are 0 where there was nothing to
+// GenStats describes one generation: what the engine counted from its beginning to
+// its end, also for other sessions that were fed meanwhile. Rates are 0 where there was nothing to
 // measure.
 type GenStats struct {
 	Text                 string   `json:"text"`
@@ -88,6 +89,7 @@ type GenStats struct {
 	BytesPerPass         float64  `json:"bytes_per_pass"`                    //
 	ReadBytesPerSecond   float64  `json:"read_bytes_per_second"`             // while the reader was reading
 	DeviceBytesPerSecond float64  `json:"device_bytes_per_second,omitempty"` // what the probe measured; 0 without
+	CeilingBytes         int64    `json:"ceiling_bytes,omitempty"`           // what the plan allows the process; 0 for no limit
 	PeakRSSBytes         int64    `json:"peak_rss_bytes"`                    // of the whole process, since its start
 	Limiter              Limiter  `json:"limiter"`                           // "" if no pass was completed
 	LogitsSHA256         string   `json:"logits_sha256"`                     // over the rows that were sampled from, little-endian float32

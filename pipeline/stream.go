@@ -65,7 +65,7 @@ type Stream struct {
 }
 
 // StreamStats counts what a [Stream] has done. Hits + Misses is the number of
-// blocks asked for.
+// blocks asked for, also of those that did not come because a context ended.
 type StreamStats struct {
 	Reader    stage.Counts  `json:"reader"`
 	Hits      int64         `json:"prefetch_hits"`   // blocks that were ready, or stay in memory
@@ -75,8 +75,9 @@ type StreamStats struct {
 	Stall     time.Duration `json:"stall_nanos"`     // time that the consumer waited
 }
 
-// OpenStream opens the files and starts reading the first blocks. It fails if a
-// file cannot be opened or an extent does not lie in its file.
+// OpenStream opens the files and starts reading the first blocks. The stream lives
+// until ctx ends, and must be closed then too. OpenStream fails if a file cannot
+// be opened or an extent does not lie in its file.
 func OpenStream(ctx context.Context, c StreamConfig) (*Stream, error) {
 	sizes := make([]int64, len(c.Files))
 	for i, path := range c.Files {
@@ -134,7 +135,8 @@ func newStream(group *stage.Group, slots *ring.Ring, backend ioactor.Backend, bl
 
 // Block waits until block b is in memory and returns its extents, one slice
 // each. They are valid until the next call of Block, [Stream.Release] or
-// Close. A block that is not the next in order is fetched at once, unless it is
+// Close; with the backend [View] they are read-only memory of the file, which
+// faults if the file becomes shorter. A block that is not the next in order is fetched at once, unless it is
 // under way already, and the order goes on behind it.
 func (s *Stream) Block(ctx context.Context, b int) ([][]byte, error) {
 	slot, err := s.take(ctx, b)
@@ -168,7 +170,7 @@ func (s *Stream) take(ctx context.Context, b int) (*ring.Slot, error) {
 			slot, err = s.ready.Receive(ctx, nil)
 			stall += s.consumer.Enter(stage.Working)
 			if err != nil {
-				s.count(func(c *StreamStats) { c.Stall += stall; c.Discarded += discarded })
+				s.count(func(c *StreamStats) { c.Misses++; c.Stall += stall; c.Discarded += discarded })
 				return nil, err
 			}
 		}

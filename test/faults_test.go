@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/pipeline"
 	"github.com/layerpipe/layerpipe/ring"
@@ -101,7 +100,7 @@ func TestFaults(t *testing.T) {
 
 // After a failure the engine says so to whoever asks next, and at Close.
 func TestFaultStays(t *testing.T) {
-	e, err := pipeline.Open(demoModel, pipeline.WithBackend(faultyBackend(4, func(ioactor.File, []byte, int64) (int, error) { return 0, syscall.EIO })))
+	e, err := pipeline.Open(demoModel, pipeline.WithBuffers(2), pipeline.WithBackend(faultyBackend(4, func(ioactor.File, []byte, int64) (int, error) { return 0, syscall.EIO })))
 	require.NoError(t, err)
 	s, err := e.NewSession(0)
 	require.NoError(t, err)
@@ -138,7 +137,8 @@ func openBlocking(t *testing.T, at int, options ...pipeline.Option) (*pipeline.E
 		under, err := ioactor.OpenPread(paths, ioactor.HintNone)
 		return &blockingBackend{Backend: under, at: at, blocked: blocked}, err
 	})
-	e, err := pipeline.Open(demoModel, append(options, pipeline.WithBackend(backend))...)
+	options = append([]pipeline.Option{pipeline.WithBuffers(2), pipeline.WithBackend(backend)}, options...)
+	e, err := pipeline.Open(demoModel, options...)
 	require.NoError(t, err)
 	return e, blocked
 }
@@ -167,32 +167,42 @@ func TestBlockedReads(t *testing.T) {
 }
 
 // A file that becomes shorter after it was opened is an error that names it,
-// with every backend; under a mapping it is no crash.
+// with every backend, whatever is made of the weights; under a mapping it is no
+// crash.
 func TestTruncatedFile(t *testing.T) {
 	whole, err := os.ReadFile(demoModel)
 	require.NoError(t, err)
 	for _, backend := range pipeline.Backends() {
-		for _, size := range []int{len(whole) - 1, len(whole) / 2, 4096, 0} {
-			t.Run(fmt.Sprintf("%v to %d", backend, size), func(t *testing.T) {
-				path := filepath.Join(t.TempDir(), "model.gguf")
-				require.NoError(t, os.WriteFile(path, whole, 0o600))
-				e, err := pipeline.Open(path, pipeline.WithBackend(backend))
-				require.NoError(t, err)
-				s, err := e.NewSession(0)
-				require.NoError(t, err)
-				defer s.Close()
-				_, err = s.Feed(t.Context(), []int32{1}, 1)
-				require.NoError(t, err)
-				require.NoError(t, os.Truncate(path, int64(size)))
-				for err == nil && s.Len() < 10 {
-					_, err = s.Feed(t.Context(), []int32{1}, 1)
+		for name, options := range map[string][]pipeline.Option{
+			"streamed": {pipeline.WithBuffers(2)}, "some pinned": {pipeline.WithPinned(3)},
+			"expanded": {pipeline.WithBuffers(2), pipeline.WithFloat32()},
+		} {
+			for _, size := range []int{len(whole) - 1, len(whole) / 2, 0} {
+				for _, passes := range []int{0, 1} { // before it is shortened
+					t.Run(fmt.Sprintf("%v, %s, to %d after %d passes", backend, name, size, passes), func(t *testing.T) {
+						path := filepath.Join(t.TempDir(), "model.gguf")
+						require.NoError(t, os.WriteFile(path, whole, 0o600))
+						e, err := pipeline.Open(path, append(options, pipeline.WithBackend(backend))...)
+						require.NoError(t, err)
+						s, err := e.NewSession(0)
+						require.NoError(t, err)
+						defer s.Close()
+						for range passes {
+							_, err = s.Feed(t.Context(), []int32{1}, 1)
+							require.NoError(t, err)
+						}
+						require.NoError(t, os.Truncate(path, int64(size)))
+						for err == nil && s.Len() < 10 {
+							_, err = s.Feed(t.Context(), []int32{1}, 1)
+						}
+						if !errors.Is(err, ring.ErrFault) { // a view may be in use when it happens
+							require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+						}
+						require.ErrorContains(t, err, path)
+						_ = e.Close() // reports the same error, if it was the reader's
+					})
 				}
-				if !errors.Is(err, compute.ErrFault) { // a view may be computed on when it happens
-					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-				}
-				require.ErrorContains(t, err, path)
-				_ = e.Close() // reports the same error, if it was the reader's
-			})
+			}
 		}
 	}
 }

@@ -127,4 +127,28 @@ func TestClose(t *testing.T) {
 			s.Close()
 		}
 	})
+	t.Run("while a pass computes and all is in memory", func(t *testing.T) {
+		e, err := pipeline.Open(demoModel, pipeline.WithPinned(demoBlocks))
+		require.NoError(t, err)
+		inside, fed := make(chan struct{}), make(chan error, 1)
+		go func() {
+			var last error
+			for _, err := range e.Generate(context.Background(), pipeline.GenConfig{
+				Tokens: make([]int32, 100),
+				Progress: func(done, _ int) {
+					if done == 1 {
+						close(inside)
+						<-e.Done()
+					}
+				},
+			}) {
+				last = err
+			}
+			fed <- last
+		}()
+		<-inside
+		require.NoError(t, e.Close())
+		require.ErrorIs(t, <-fed, pipeline.ErrClosed)
+		require.NoError(t, e.Close(), "again")
+	})
 }

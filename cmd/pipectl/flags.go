@@ -18,6 +18,7 @@ import (
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/demo"
+	"github.com/layerpipe/layerpipe/model/tokenizer"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -53,6 +54,7 @@ func (m modelFlag) file() (path string, release func() error, err error) {
 
 // engineFlags are what can be set about an engine.
 type engineFlags struct {
+	cmd                       *cobra.Command
 	model                     modelFlag
 	buffers, threads, context int // 0: not given
 	noAsync, direct           bool
@@ -82,6 +84,7 @@ const (
 )
 
 func (f *engineFlags) add(cmd *cobra.Command) {
+	f.cmd = cmd
 	flags := cmd.Flags()
 	f.model.add(cmd)
 	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", pipeline.ParseMemory)
@@ -102,7 +105,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	})
 	flags.Lookup("mmap").NoOptDefVal = string(mmapCopy)
 	addParsed(flags, &f.hint, "hint", "", "tell the kernel what is read: `HINT` is none, fadvise or willneed (default none)", ioactor.ParseHint)
-	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", atLeast(1))
+	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, 1024))
 	addParsed(flags, &f.context, "ctx", "", "room for `N` tokens, prompt and text (default what the model was made for, at most 4096)", atLeast(1))
 	addParsed(flags, &f.kv, "kv", "", "number `FORMAT` of the KV cache, f16 or f32 (default f16)", func(s string) (compute.KVType, error) {
 		if kv := compute.KVType(s); kv == compute.KVF16 || kv == compute.KVF32 {
@@ -172,6 +175,20 @@ func (f *engineFlags) options() ([]pipeline.Option, error) {
 	return options, nil
 }
 
+// contextFor returns the option for a context that fits text and so many tokens
+// more, or none if that cannot be told.
+func (f *engineFlags) contextFor(text string, more int) ([]pipeline.Option, error) {
+	if more <= 0 {
+		return nil, nil
+	}
+	t := tokenizeCommand{model: f.model}
+	tok, err := t.open()
+	if err != nil {
+		return nil, withHint(err, openHints)
+	}
+	return []pipeline.Option{pipeline.WithContextFor(len(tok.Encode(text, tokenizer.Options{AddSpecial: true})) + more)}, nil
+}
+
 // use opens the engine, calls do, and closes the engine again.
 func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Option) (err error) {
 	options, err := f.options()
@@ -193,13 +210,16 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 	// worker is interrupted before it can send off its next read.
 	threads := f.threads
 	if threads == 0 {
-		threads = runtime.NumCPU()
+		threads = runtime.GOMAXPROCS(0) // it knows the limits of control groups
 		options = append(options, pipeline.WithThreads(threads))
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads + 1))
-	engine, err := pipeline.Open(path, append(options, more...)...)
+	engine, err := pipeline.OpenContext(f.cmd.Context(), path, append(options, more...)...)
 	if err != nil {
 		return withHint(err, openHints)
+	}
+	if w := engine.Plan().Warning; w != "" { // before the harm, and not after it
+		fmt.Fprintf(f.cmd.ErrOrStderr(), "pipectl: warning: %s\n", w)
 	}
 	// Garbage must not break the ceiling.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(engine.Plan().GoBytes()))
@@ -249,6 +269,17 @@ func atLeast(least int) func(string) (int, error) {
 			return 0, fmt.Errorf("must be at least %d", least)
 		}
 		return n, nil
+	}
+}
+
+// between parses integers from least to most.
+func between(least, most int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := atLeast(least)(s)
+		if err == nil && n > most {
+			err = fmt.Errorf("must be at most %d", most)
+		}
+		return n, err
 	}
 }
 

@@ -73,7 +73,7 @@ func (l *logitsCommand) run(ctx context.Context, stdout io.Writer) error {
 			return l.write(ctx, e, stdout, digest)
 		}
 		return writeFile(l.out, func(w io.Writer) error { return l.write(ctx, e, w, digest) })
-	}, pipeline.WithoutTokenizer())
+	}, pipeline.WithoutTokenizer(), pipeline.WithContextFor(len(l.tokens)), pipeline.WithLogits(len(l.tokens)))
 	if err != nil || !l.json {
 		return err
 	}
@@ -91,13 +91,14 @@ func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writ
 	}
 	defer session.Close()
 	w = io.MultiWriter(w, digest)
-	step := len(l.tokens)
+	step := e.Plan().Logits
 	if l.oneByOne {
 		step = 1
 	}
 	var row []byte
 	for i := 0; i < len(l.tokens); i += step {
-		logits, err := session.Feed(ctx, l.tokens[i:i+step], step)
+		tokens := l.tokens[i:min(i+step, len(l.tokens))]
+		logits, err := session.Feed(ctx, tokens, len(tokens))
 		if err != nil {
 			return err
 		}

@@ -57,14 +57,17 @@ func (p *planCommand) run(cmd *cobra.Command) (err error) {
 			err = closed
 		}
 	}()
-	plan, err := pipeline.PlanFor(path, options...)
+	plan, err := pipeline.PlanFor(cmd.Context(), path, options...)
 	if err != nil {
 		return withHint(err, openHints)
 	}
 	report := planReport{Model: p.engine.model.name(), Plan: plan}
 	if plan.Ceiling > 0 && plan.StreamedBytes > 0 {
 		options = append(options, pipeline.WithMemory(pipeline.MemoryBytes(plan.Ceiling+1<<30)))
-		if report.More, err = pipeline.PlanFor(path, options...); err != nil {
+		if plan.Probe != nil { // the same storage for both
+			options = append(options, pipeline.WithProbe(*plan.Probe))
+		}
+		if report.More, err = pipeline.PlanFor(cmd.Context(), path, options...); err != nil {
 			return err
 		}
 	}
@@ -92,9 +95,23 @@ func (r *planReport) write(w io.Writer) {
 	line("pinned", "%10d   %s stay in memory", r.PinnedBlocks, size(r.PinnedBytes))
 	line("streamed", "%10d   %s for each pass (%s, buffers: %d)", r.Blocks-r.PinnedBlocks, size(r.StreamedBytes), r.Backend, r.Buffers)
 	line("context", "%10d   positions, KV cache in %s; a prompt goes in passes of %d tokens", r.Context, r.KV, r.Chunk)
-	line("a token", "%10s   with storage at %s and arithmetic at %s", duration(r.SecondsPerToken), bandwidth(r.Rates.Storage), bandwidth(r.Rates.Compute))
+	source := "assumed"
+	if r.Rates.Measured {
+		source = "measured"
+	}
+	line("a token", "%10s   with storage at %s (%s) and arithmetic at %s (assumed)", duration(r.SecondsPerToken), bandwidth(r.Rates.Storage), source, bandwidth(r.Rates.Compute))
 	if r.More != nil {
-		line("with 1 GiB more", "%10s   a token", duration(r.More.SecondsPerToken))
+		line("with 1 GiB more", "%10s   a token, %s for each pass", duration(r.More.SecondsPerToken), size(r.More.StreamedBytes))
+	}
+	if p := r.Probe; p != nil {
+		pages := "ordinary pages"
+		if p.HugePages {
+			pages = "huge pages"
+		}
+		line("storage", "%10s   in reads of %s, %d at once, into %s", bandwidth(p.BytesPerSecond), size(p.Chunk), p.InFlight, pages)
+		if !p.Device {
+			line("", "%10s   %s", "", p.Reason)
+		}
 	}
 	if r.Warning != "" {
 		fmt.Fprintf(w, "\nwarning: %s\n", r.Warning)

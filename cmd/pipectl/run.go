@@ -84,10 +84,11 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 		}
 	}
 	var need []pipeline.Option
-	if r.generate.predict > 0 && !r.chat {
-		// A token is a byte at least; a space and a token to start the text may
-		// be put before it. What a chat template adds is not known yet.
-		need = append(need, pipeline.WithContextAtMost(len(r.prompt)+2+r.generate.predict))
+	if !r.chat { // what a template adds is not known before the model is open
+		var err error
+		if need, err = r.engine.contextFor(r.prompt, r.generate.predict); err != nil {
+			return err
+		}
 	}
 	return r.engine.use(func(e *pipeline.Engine) error { return r.write(cmd.Context(), e) }, need...)
 }

@@ -36,8 +36,12 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 	if r.DeviceBytesPerSecond > 0 {
 		share = fmt.Sprintf(", %.0f %% of the device", 100*r.ReadBytesPerSecond/r.DeviceBytesPerSecond)
 	}
-	line("read", "%s in %d passes, %s%s (%s, buffers: %d)", size(r.BytesRead), r.Passes, known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
-	line("memory", "%s at the peak", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)))
+	line("read", "%s in %d passes, %s a pass, %s%s (%s, buffers: %d)", size(r.BytesRead), r.Passes, size(int64(r.BytesPerPass)), known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
+	ceiling := ""
+	if r.CeilingBytes > 0 {
+		ceiling = " of " + size(r.CeilingBytes)
+	}
+	line("memory", "%s at the peak%s", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)), ceiling)
 	line("limited by", "%s", cmp.Or(string(r.Limiter), "-"))
 	for _, note := range r.Notes {
 		line("note", "%s", note)
