@@ -65,6 +65,7 @@ place of a message:
 	c.template.add(cmd)
 	c.generate.addPredict(cmd, "-1")
 	c.engine.add(cmd)
+	c.engine.trace.add(cmd)
 	c.generate.addSampling(cmd)
 	return cmd
 }

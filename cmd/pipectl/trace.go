@@ -46,8 +46,7 @@ and below them who was on the critical path, the chain of work in which each
 piece had to wait for the one before. The overlap efficiency is the time that
 the busiest actor worked, divided by the time of the pass: 1 is what cannot be
 better. The file itself opens in ui.perfetto.dev.`,
-		Example: `  pipectl run -m model.gguf -p "Hello" -n 8 --trace out.json
-  pipectl trace out.json
+		Example: `  pipectl trace out.json     # from pipectl run -m model.gguf --trace out.json
   pipectl trace out.json --pass 0 --width 160`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
