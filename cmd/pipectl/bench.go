@@ -78,7 +78,9 @@ page cache where the system allows it, in rounds that take turns, so that a
 machine that becomes slower does it to all. The figures are medians, with the
 least and the most.
 
-The logits of all runs must be the same bits: if not, bench fails.`,
+The logits of all runs must be the same bits: if not, bench fails. With --trace
+each way leaves the trace of its last round, with its name and the state of the
+cache before the extension: out.ring-2.cold.json.`,
 		Example: `  pipectl bench
   pipectl bench -m model.gguf -n 8 --rounds 5 --plot bench.svg
   pipectl bench -m model.gguf --only ring-2,direct --csv > runs.csv`,
