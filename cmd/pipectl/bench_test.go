@@ -138,3 +138,18 @@ func TestBenchDiffers(t *testing.T) {
 	}
 	require.False(t, errors.Is(measured("a").compare(), errDiffer))
 }
+
+// Ctrl-C ends the run that is under way and leaves nothing behind.
+func TestBenchInterrupted(t *testing.T) {
+	t.Setenv(childEnv, "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout bytes.Buffer
+	stderr := writerFunc(func(p []byte) (int, error) {
+		cancel() // behind the first run
+		return len(p), nil
+	})
+	args := []string{"bench", "-n", "200", "--rounds", "1000", "--only", "serial", "--progress", "json"}
+	require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), &stdout, stderr))
+	require.Empty(t, stdout.String())
+}
