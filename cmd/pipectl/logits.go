@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -85,6 +86,9 @@ func (l *logitsCommand) run(ctx context.Context, stdout io.Writer) error {
 
 // write computes the logits and writes them to w and digest.
 func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writer, digest hash.Hash) error {
+	if n, room := len(l.tokens), e.Plan().Context; n > room { // before anything is written
+		return fmt.Errorf("%w: %d tokens in a context of %d", compute.ErrFull, n, room)
+	}
 	session, err := e.NewSession(0)
 	if err != nil {
 		return err

@@ -90,7 +90,17 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return r.engine.use(func(e *pipeline.Engine) error { return r.write(cmd.Context(), e) }, need...)
+	report := &runReport{Model: r.engine.model.name(), Seed: r.generate.Seed}
+	written := false
+	err := r.engine.use(func(e *pipeline.Engine) error {
+		written = true
+		return r.write(cmd.Context(), e, report)
+	}, need...)
+	if cmd.Context().Err() != nil && !written && r.json { // interrupted before there was an engine
+		report.StopReason = "cancelled"
+		err = errors.Join(err, writeJSON(r.stdout, report))
+	}
+	return err
 }
 
 // readPrompt takes the prompt from stdin, or else the demo model's.
@@ -112,8 +122,7 @@ func (r *runCommand) readPrompt(ctx context.Context, stdin io.Reader) error {
 }
 
 // write writes the text and, however it ends, the statistics.
-func (r *runCommand) write(ctx context.Context, e *pipeline.Engine) error {
-	report := &runReport{Model: r.engine.model.name(), Seed: r.generate.Seed}
+func (r *runCommand) write(ctx context.Context, e *pipeline.Engine, report *runReport) error {
 	c := r.generate.config()
 	c.Prompt, c.Stats = r.prompt, &report.GenStats
 	if r.chat {
