@@ -422,7 +422,7 @@ func (r *benchReport) writeTable(w io.Writer) error {
 		})
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s: %d tokens behind %d of prompt, %d rounds; medians, and the least and the most\n\n", r.Model, r.Results[0].Runs[0].GeneratedTokens, r.Results[0].Runs[0].PromptTokens, r.Rounds)
+	fmt.Fprintf(&out, "%s: %d tokens behind a prompt of %d, rounds: %d; medians, and the least and the most\n\n", r.Model, r.Results[0].Runs[0].GeneratedTokens, r.Results[0].Runs[0].PromptTokens, r.Rounds)
 	writeColumns(&out, rows, 2)
 	fmt.Fprintln(&out)
 	if r.Device != nil {

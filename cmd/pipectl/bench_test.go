@@ -45,7 +45,7 @@ func TestBench(t *testing.T) {
 	require.NoError(t, err)
 
 	table := succeed(t, "", "bench", "-n", "2", "--rounds", "1", "--only", "serial")
-	require.Contains(t, table, "demo: 2 tokens behind 5 of prompt, 1 rounds")
+	require.Contains(t, table, "demo: 2 tokens behind a prompt of 5, rounds: 1")
 	require.Contains(t, table, "\nall logits are the same bits: ")
 }
 
@@ -95,7 +95,7 @@ func TestBenchReport(t *testing.T) {
 	require.Equal(t, benchPass{Arithmetic: 0.5, Stall: 0.25, Other: 0.25}, r.Results[0].Pass)
 	var table, lines, drawing bytes.Buffer
 	require.NoError(t, r.writeTable(&table))
-	require.Equal(t, `model.gguf: 2 tokens behind 1 of prompt, 2 rounds; medians, and the least and the most
+	require.Equal(t, `model.gguf: 2 tokens behind a prompt of 1, rounds: 2; medians, and the least and the most
 
         cache  tokens/s                first token  hits  misses  stall       read  device    memory    logits
 serial  cold       15.0  10.0 to 20.0       250 ms     4       2   25 %  1.00 GB/s    50 %  1.00 MiB  aaaaaaaa
