@@ -329,6 +329,11 @@ func (e *Engine) readVectors(ctx context.Context) (compute.Vectors, error) {
 		if err := dequant.Float32(t.Type, v, raw); err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
+		for i, x := range v {
+			if x-x != 0 { // NaN or infinite
+				return nil, fmt.Errorf("tensor %q: value %d: %w", t.Name, i, compute.ErrNumeric)
+			}
+		}
 		vectors[t] = v
 	}
 	return vectors, nil

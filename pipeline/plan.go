@@ -159,7 +159,10 @@ func (p *planner) limits() error {
 	available, source, known := availableMemory("/")
 	p.available = available
 	m := p.config.memory
-	if !p.config.planned {
+	if !p.config.planned { // no ceiling, but what cannot be is refused all the same
+		if known && p.leastNeed() > available {
+			return &MemoryError{Ceiling: available, Source: source, Floor: p.floor()}
+		}
 		return nil
 	}
 	switch {

@@ -221,7 +221,7 @@ func (e *Engine) run(p *compute.Pass) error {
 	if errors.Is(err, stage.ErrStopped) {
 		err = e.stream.failure()
 	}
-	if errors.Is(err, ring.ErrFault) {
+	if errors.Is(err, ring.ErrFault) || errors.Is(err, compute.ErrNumeric) {
 		err = fmt.Errorf("%s: %w", strings.Join(e.model.File.Paths, ", "), err)
 	}
 	e.traced.readMemory()

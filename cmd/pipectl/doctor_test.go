@@ -106,7 +106,7 @@ func TestDoctorWeights(t *testing.T) {
 	examined(t, exitOK, "-m", damaged) // only --full looks
 
 	c = examined(t, exitFailed, "-m", brokenDemo(t), "--full")["weights"]
-	require.Contains(t, c.Message, `"blk.3.ffn_norm.weight": row 0, column 0 is NaN`)
+	require.Contains(t, c.Message, `"blk.3.ffn_gate.weight": row 0, column 0 is NaN`)
 }
 
 func TestDoctorStops(t *testing.T) {

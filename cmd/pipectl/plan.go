@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -30,8 +31,10 @@ func newPlan() *cobra.Command {
 		Short: "Show how a model would use memory",
 		Long: `Plan shows what pipectl run would do with a model and a ceiling for memory:
 which blocks stay, what is streamed for each token and how long that takes, what
-everything needs, the least memory that works, and what 1 GiB more would buy. It
-reads a little of the file, to measure the storage.`,
+everything needs, the least memory that works, and what 1 GiB more would buy. If
+blocks are read directly, it reads a little of the file to measure the storage.
+A run knows how much context it needs and may plan for less: give --ctx to
+compare.`,
 		Example: `  pipectl plan -m model.gguf
   pipectl plan -m model.gguf --memory 6GiB --ctx 2048
   pipectl plan -m model.gguf --memory floor --json`,
@@ -74,8 +77,10 @@ func (p *planCommand) run(cmd *cobra.Command) (err error) {
 	if p.json {
 		return writeJSON(cmd.OutOrStdout(), report)
 	}
-	report.write(cmd.OutOrStdout())
-	return nil
+	var table bytes.Buffer
+	report.write(&table)
+	_, err = table.WriteTo(cmd.OutOrStdout())
+	return err
 }
 
 // write writes the plan as a table.

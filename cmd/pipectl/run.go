@@ -140,6 +140,9 @@ func (r *runCommand) write(ctx context.Context, e *pipeline.Engine, report *runR
 	err := r.writeText(e.Generate(ctx, c), hide)
 	hide()
 	if r.json {
+		if err != nil && ctx.Err() == nil {
+			report.Error = err.Error()
+		}
 		return errors.Join(err, writeJSON(r.stdout, report))
 	}
 	if report.PromptTokens > 0 { // else it failed before there was anything to count

@@ -13,6 +13,7 @@ type runReport struct {
 	Model string `json:"model"`
 	Seed  uint64 `json:"seed"`
 	pipeline.GenStats
+	Error string `json:"error,omitempty"` // why it failed
 }
 
 // write writes the statistics for people. A greedy run has no use for the seed.
