@@ -256,9 +256,11 @@ func streamBlocks(m *model.Model) []Block {
 }
 
 // tensors gives the model's blocks to dequant, which knows no roles, and chooses
-// the form of each. What is mapped cannot be interleaved where it lies; what is
-// pinned is copied anyway. Without pinned, which makes no difference to sizes,
-// nothing is.
+// the form of each. Panels are for what is pinned: it is interleaved once, as it
+// is copied. To interleave a block that is streamed takes more time than the
+// product of one token saves with it, on a core that the others want too, and the
+// kernels bring rows into panels in the first-level cache anyway. Without pinned,
+// which makes no difference to sizes, nothing is.
 func tensors(m *model.Model, c *config, pinned []bool) [][]dequant.Tensor {
 	blocks := make([][]dequant.Tensor, len(m.Blocks))
 	for i, b := range m.Blocks {
@@ -268,7 +270,7 @@ func tensors(m *model.Model, c *config, pinned []bool) [][]dequant.Tensor {
 			}
 			switch {
 			case c.expand || !kernel.Supported(t.Type):
-			case kernel.PanelLayout(d.Type, d.Rows, d.Cols) && separable(t.Tensor) && (!c.backend.view || pinned != nil && pinned[i]):
+			case kernel.PanelLayout(d.Type, d.Rows, d.Cols) && separable(t.Tensor) && pinned != nil && pinned[i]:
 				d.Form = dequant.Interleave
 			default:
 				d.Form = dequant.Keep
