@@ -6,14 +6,10 @@ import "math"
 // ggml-common.h); the 0 of the negative half counts as plain zero.
 var mxfp4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
-// ValuesMXFP4 returns twice the values that the 16 nibbles of the type MXFP4
-// stand for, before scaling by [ScaleMXFP4].
-func ValuesMXFP4() [16]int8 { return mxfp4 }
-
-// ScaleMXFP4 returns 2^(e-128), half the power of two that the block scale e of
+// scaleMXFP4 returns 2^(e-128), half the power of two that the block scale e of
 // the type MXFP4 means. The half makes up for the doubled values. (OCP
 // Microscaling Formats 1.0 has NaN for e = 255; as in ggml it is a number here.)
-func ScaleMXFP4(e uint8) float32 {
+func scaleMXFP4(e uint8) float32 {
 	if e < 2 {
 		return math.Float32frombits(0x00200000 << e) // subnormal: 2^-128, 2^-127
 	}
@@ -28,7 +24,7 @@ func expandMXFP4(dst []float32, src []byte) {
 	for len(src) >= 17 && len(dst) >= 32 {
 		b, y := (*[17]byte)(src), (*[32]float32)(dst)
 		src, dst = src[17:], dst[32:]
-		d := ScaleMXFP4(b[0])
+		d := scaleMXFP4(b[0])
 		for j, q := range b[1:17] {
 			y[j] = d * float32(mxfp4[q&15])
 			y[16+j] = d * float32(mxfp4[q>>4])

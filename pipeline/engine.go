@@ -166,7 +166,14 @@ func (e *Engine) start(ctx context.Context) (err error) {
 // makePlan plans for m in a process that takes base bytes already, chooses the
 // backend that was left to it, and leaves m cut as the plan says.
 func makePlan(ctx context.Context, m *model.Model, c *config, base int64) (*Plan, error) {
-	plan, err := planOnce(m, c, base)
+	p, err := newPlanner(m, c, base)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.limits(); err != nil {
+		return nil, err
+	}
+	plan, err := p.decide()
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +192,8 @@ func makePlan(ctx context.Context, m *model.Model, c *config, base int64) (*Plan
 			plan.warn("the storage could not be measured, the plan assumes an ordinary disk: %v", err)
 		default:
 			c.probe = &probe
-			if plan, err = planOnce(m, c, base); err != nil {
+			p.measured(&probe)
+			if plan, err = p.decide(); err != nil {
 				return nil, err
 			}
 		}
@@ -207,21 +215,6 @@ func largestFile(m *model.Model) string {
 		}
 	}
 	return m.File.Paths[most]
-}
-
-func planOnce(m *model.Model, c *config, base int64) (*Plan, error) {
-	p, err := newPlanner(m, c, base)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.limits(); err != nil {
-		return nil, err
-	}
-	plan := p.decide()
-	if plan == nil {
-		return nil, &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
-	}
-	return plan, nil
 }
 
 // Notes says what is not as it was asked for, or deserves to be known: one

@@ -124,7 +124,7 @@ type blockSize struct{ file, pin int64 }
 func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 	p := &planner{model: m, config: c, base: base, rates: defaultRates(c.threads)}
 	if c.probe != nil {
-		p.rates.Storage, p.rates.Measured = c.probe.BytesPerSecond, true
+		p.measured(c.probe)
 	}
 	for _, t := range m.Vectors() {
 		p.base += t.Size
@@ -152,6 +152,11 @@ func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 		p.cuts = append(p.cuts, k)
 	}
 	return p, nil
+}
+
+// measured makes the plans to come count with what probe says.
+func (p *planner) measured(probe *ioactor.ProbeResult) {
+	p.rates.Storage, p.rates.Measured = probe.BytesPerSecond, true
 }
 
 // limits finds the ceiling.
@@ -242,8 +247,9 @@ func (p *planner) leastNeed() int64 {
 	return least
 }
 
-// decide makes the plan that decodes fastest within the ceiling.
-func (p *planner) decide() *Plan {
+// decide makes the plan that decodes fastest within the ceiling. If there is none
+// it is a [MemoryError].
+func (p *planner) decide() (*Plan, error) {
 	var best *Plan
 	for i := range p.cuts {
 		for _, buffers := range p.depths() {
@@ -254,7 +260,10 @@ func (p *planner) decide() *Plan {
 			}
 		}
 	}
-	return best
+	if best == nil {
+		return nil, &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
+	}
+	return best, nil
 }
 
 // depths are the numbers of slots to try, the preferred first.
