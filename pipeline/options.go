@@ -40,6 +40,7 @@ type config struct {
 	expand       bool
 	noTokenizer  bool
 	trace        bool
+	sessions     int  // that there is to be room for; 0 means 1
 	logits       int  // rows that a pass is asked for at most; 0 means 1
 	planned      bool // the planner chooses what to pin
 }
@@ -81,10 +82,11 @@ func atLeast(n, least int, what string, to *int) error {
 // WithMemory sets a ceiling for the memory of the whole process. Within it the
 // engine keeps as many blocks as fit and streams the rest; [Open] fails with a
 // [MemoryError] if the model cannot run in it. The default, if neither buffers
-// nor pins are asked for either, is what is available. The plan
-// counts one session of the engine's context; what the rest of the program
-// takes after Open, and further sessions, come on top. Go's own memory limit
-// (debug.SetMemoryLimit) is left to the program: [Plan.GoBytes] is a good value.
+// nor pins are asked for either, is what is available. The plan counts one session
+// of the engine's context, or what [WithSessions] asks for; what the rest of the
+// program takes after Open, and further sessions, come on top. Go's own memory
+// limit (debug.SetMemoryLimit) is left to the program: [Plan.GoBytes] is a good
+// value.
 func WithMemory(m Memory) Option {
 	return func(c *config) error { c.memory = m; return nil }
 }
@@ -151,6 +153,13 @@ func WithContext(n int) Option {
 // for if that is less: for a program that knows how many it will need.
 func WithContextFor(n int) Option {
 	return func(c *config) error { return atLeast(n, 1, "context", &c.contextMost) }
+}
+
+// WithSessions plans for n sessions of the engine's context at once, or as many as
+// there is memory for: see [Plan.Sessions]. The default is one. A program that
+// opens more takes memory which the plan does not know of.
+func WithSessions(n int) Option {
+	return func(c *config) error { return atLeast(n, 1, "sessions", &c.sessions) }
 }
 
 // WithLogits plans for n rows of logits at once, or as many as there is memory for:

@@ -22,13 +22,14 @@ type Plan struct {
 	Total     int64  `json:"total_bytes"` // what it will take at most
 	Items     []Item `json:"items"`       // and for what
 
-	Buffers int            `json:"buffers"`
-	Unit    model.Unit     `json:"unit"`
-	Backend string         `json:"backend"`
-	KV      compute.KVType `json:"kv"`
-	Context int            `json:"context"`
-	Chunk   int            `json:"prompt_chunk"` // tokens of a prompt in one pass
-	Logits  int            `json:"logits_rows"`  // rows of logits at once
+	Buffers  int            `json:"buffers"`
+	Unit     model.Unit     `json:"unit"`
+	Backend  string         `json:"backend"`
+	KV       compute.KVType `json:"kv"`
+	Context  int            `json:"context"`
+	Sessions int            `json:"sessions"`     // of so much context at once
+	Chunk    int            `json:"prompt_chunk"` // tokens of prompts in one pass
+	Logits   int            `json:"logits_rows"`  // rows of logits at once
 
 	Blocks        int    `json:"blocks"`
 	PinnedBlocks  int    `json:"pinned_blocks"`
@@ -194,20 +195,31 @@ func fileBytes(m *model.Model) (n int64) {
 	return n
 }
 
-// needs lists what the process takes besides pins, with so many positions of
-// context, tokens in a pass, and slots.
-func (p *planner) needs(k *cut, context, chunk, buffers int) []Item {
-	m, c := p.model, p.config
-	kv, err := compute.CacheBytes(&m.Params, c.kv, context)
-	if err != nil {
-		kv = 1 << 60
+// A scope is how much there is room for at once.
+type scope struct {
+	context, sessions int // positions of a sequence, and sequences
+	chunk             int // tokens in a pass
+}
+
+// cacheBytes is what the KV caches of s take.
+func (p *planner) cacheBytes(s scope) int64 {
+	const tooMuch = 1 << 60
+	n, err := compute.CacheBytes(&p.model.Params, p.config.kv, s.context)
+	if err != nil || n > tooMuch/int64(s.sessions) {
+		return tooMuch
 	}
+	return n * int64(s.sessions)
+}
+
+// needs lists what the process takes besides pins, with so many slots.
+func (p *planner) needs(k *cut, s scope, buffers int) []Item {
+	m, c := p.model, p.config
 	return []Item{
 		{Name: "process, tokenizer and norms", Bytes: p.base},
 		{Name: "reserve", Bytes: reserve},
-		{Name: "KV cache", Bytes: kv, OffHeap: true},
-		{Name: "scratch", Bytes: compute.ScratchBytes(&m.Params, k.unit, c.threads, chunk, context)},
-		{Name: "hidden states and logits", Bytes: 4 * (int64(chunk)*int64(m.Dim) + int64(p.logits(chunk))*int64(m.Vocab))},
+		{Name: "KV cache", Bytes: p.cacheBytes(s), OffHeap: true},
+		{Name: "scratch", Bytes: compute.ScratchBytes(&m.Params, k.unit, c.threads, s.chunk, s.context)},
+		{Name: "hidden states and logits", Bytes: 4 * (int64(s.chunk)*int64(m.Dim) + int64(p.logits(s.chunk))*int64(m.Vocab))},
 		{Name: "slots", Bytes: int64(buffers) * k.slot, OffHeap: true},
 	}
 }
@@ -228,11 +240,10 @@ func (p *planner) floor() int64 {
 
 // leastNeed is the least that works for this process.
 func (p *planner) leastNeed() int64 {
-	context, chunk := p.least()
 	var least int64
 	for i := range p.cuts {
 		k := &p.cuts[i]
-		n := sum(p.needs(k, context, chunk, cmp.Or(p.config.buffers, 1)))
+		n := sum(p.needs(k, p.least(), cmp.Or(p.config.buffers, 1)))
 		if pins := p.config.pinned; pins > 0 {
 			for b, pinned := range spread(len(k.blocks), pins) {
 				if pinned {
@@ -280,13 +291,13 @@ func (p *planner) depths() []int {
 // try plans with one cut and depth; nil if that does not fit.
 func (p *planner) try(k *cut, buffers int) *Plan {
 	c := p.config
-	context, chunk := p.comfort(k)
-	items := p.needs(k, context, chunk, buffers)
+	s := p.comfort(k)
+	items := p.needs(k, s, buffers)
 	room := int64(1) << 62
 	if p.ceiling > 0 {
 		if sum(items) > p.ceiling {
-			context, chunk = p.least()
-			items = p.needs(k, context, chunk, buffers)
+			s = p.least()
+			items = p.needs(k, s, buffers)
 		}
 		if room = p.ceiling - sum(items); room < 0 {
 			return nil
@@ -304,16 +315,17 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	pinned = pinRest(pinned, k.sizes, room, buffers)
 
 	plan := &Plan{
-		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv, Context: context, Chunk: chunk, Logits: p.logits(chunk),
+		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv,
+		Context: s.context, Sessions: s.sessions, Chunk: s.chunk, Logits: p.logits(s.chunk),
 		available: p.available, Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, Probe: c.probe, pinned: pinned,
 	}
-	for b, s := range k.sizes {
-		plan.ModelBytes += s.file
+	for b, size := range k.sizes {
+		plan.ModelBytes += size.file
 		if pinned[b] {
 			plan.PinnedBlocks++
-			plan.PinnedBytes += s.pin
+			plan.PinnedBytes += size.pin
 		} else {
-			plan.StreamedBytes += s.file
+			plan.StreamedBytes += size.file
 		}
 	}
 	if plan.PinnedBytes > room {
@@ -328,46 +340,59 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	return plan
 }
 
-// comfort is how much context there is, unless one was asked for, and how many
-// tokens of a prompt go through in one pass, where memory is not so scarce that
-// it must be the least: a quarter of the memory for the one, a sixteenth for the
-// other.
-func (p *planner) comfort(k *cut) (context, chunk int) {
+// comfort is how much context there is, unless one was asked for, for how many
+// sessions, and how many tokens of a prompt go through in one pass, where memory
+// is not so scarce that it must be the least: a quarter of the memory for the
+// former, a sixteenth for the latter.
+func (p *planner) comfort(k *cut) scope {
 	c := p.config
-	context = c.context
+	s := scope{context: c.context, sessions: max(c.sessions, 1)}
 	if p.ceiling == 0 {
-		return context, min(context, mostChunk)
+		s.chunk = s.most()
+		return s
 	}
-	for !c.contextGiven && context > leastContext {
-		if kv, err := compute.CacheBytes(&p.model.Params, c.kv, context); err == nil && kv <= p.ceiling/4 {
-			break
-		}
-		context = max(context/2, leastContext)
+	if s.sessions > 1 {
+		one := p.cacheBytes(scope{context: s.context, sessions: 1})
+		s.sessions = int(max(1, min(int64(s.sessions), p.ceiling/4/one)))
 	}
-	chunk = min(context, mostChunk)
-	for chunk > leastChunk && sum(p.needs(k, context, chunk, 0))-sum(p.needs(k, context, 0, 0)) > p.ceiling/16 {
-		chunk = max(chunk/2, leastChunk)
+	for !c.contextGiven && s.context > leastContext && p.cacheBytes(s) > p.ceiling/4 {
+		s.context = max(s.context/2, leastContext)
 	}
-	return context, chunk
+	none := s // of a chunk
+	s.chunk = s.most()
+	for s.chunk > leastChunk && sum(p.needs(k, s, 0))-sum(p.needs(k, none, 0)) > p.ceiling/16 {
+		s.chunk = max(s.chunk/2, leastChunk)
+	}
+	return s
+}
+
+// most is how many tokens go through in one pass at most: more than a session
+// has room for only with others.
+func (s scope) most() int {
+	if s.context > mostChunk/s.sessions {
+		return mostChunk
+	}
+	return s.context * s.sessions
 }
 
 // logits is how many rows of logits there are at once: those that were asked for,
 // but at most a pass's, or a thirty-second of the memory.
 func (p *planner) logits(chunk int) int {
 	n := max(p.config.logits, 1)
-	if p.ceiling > 0 {
-		n = min(n, max(1, int(p.ceiling/32/(4*int64(p.model.Vocab)))), max(chunk, 1))
+	if memory := cmp.Or(p.ceiling, p.available); memory > 0 {
+		n = min(n, max(1, int(memory/32/(4*int64(p.model.Vocab)))), max(chunk, 1))
 	}
 	return n
 }
 
-// least is the smallest context and chunk.
-func (p *planner) least() (context, chunk int) {
-	context = p.config.context
+// least is the smallest scope.
+func (p *planner) least() scope {
+	s := scope{context: p.config.context, sessions: 1}
 	if !p.config.contextGiven {
-		context = min(context, leastContext)
+		s.context = min(s.context, leastContext)
 	}
-	return context, min(leastChunk, context)
+	s.chunk = min(leastChunk, s.context)
+	return s
 }
 
 // spread chooses pins of n blocks, evenly, so that the reader always has

@@ -106,6 +106,37 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
+// Sessions and rows of logits are planned with the rest: all that are asked for
+// where there is memory, fewer where it is scarce, one at the floor.
+func TestPlanSessionsAndLogits(t *testing.T) {
+	asked := []Option{WithContext(512), WithSessions(8), WithLogits(2048)}
+	one, err := planFor(t, WithMemory(MemoryFloor()), WithContext(512))
+	require.NoError(t, err)
+	least, err := planFor(t, append(asked, WithMemory(MemoryFloor()))...)
+	require.NoError(t, err)
+	require.Equal(t, 1, least.Sessions)
+	require.LessOrEqual(t, least.Logits, least.Chunk)
+	require.InDelta(t, one.Ceiling, least.Ceiling, 2<<20, "the floor is that of one session")
+
+	last := least
+	for memory := least.Ceiling; memory < 20<<30; memory += 301 << 20 {
+		p, err := planFor(t, append(asked, WithMemory(MemoryBytes(memory)))...)
+		require.NoError(t, err)
+		require.LessOrEqual(t, p.Total, memory)
+		require.GreaterOrEqual(t, p.Sessions, last.Sessions)
+		require.GreaterOrEqual(t, p.Logits, last.Logits)
+		last = p
+	}
+	require.Equal(t, 8, last.Sessions)
+	require.Equal(t, 2048, last.Logits)
+	require.Equal(t, 2048, last.Chunk, "prompts of several sessions share a pass")
+	for _, i := range last.Items {
+		if i.Name == "KV cache" {
+			require.EqualValues(t, 8*512*32*2*4096*2, i.Bytes)
+		}
+	}
+}
+
 // What is asked for is kept.
 func TestPlanObeys(t *testing.T) {
 	for _, buffers := range []int{1, 2, 5} {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +49,6 @@ const (
 	defaultChunk = 512 // tokens, as in llama.cpp
 	// batchTokens is how many tokens a pass takes unless --batch says otherwise.
 	batchTokens = 2048
-	// logitsBytes bounds the logits of a pass unless --batch says otherwise.
-	logitsBytes = 256 << 20
 )
 
 func newPerplexity() *cobra.Command {
@@ -66,7 +65,8 @@ that starts a text, if the model wants one. The second half of each is scored, a
 llama.cpp does it. With --stride N chunks overlap: one begins every N tokens, and
 its last N are scored. Several chunks go through the model's file in one pass.
 
-The figure is the same to the last bit for every --batch.`,
+The figure is the same to the last bit for every --batch and --memory: with less
+memory fewer chunks share a pass, and chunks take several.`,
 		Example: `  pipectl perplexity -m model.gguf -f wiki.test.raw
   pipectl perplexity -m model.gguf -f wiki.test.raw --ctx 2048 --stride 512 --chunks 20 --json`,
 		Args: noArgs("give the text's file with -f"),
@@ -79,7 +79,7 @@ The figure is the same to the last bit for every --batch.`,
 	flags.StringVarP(&p.file, "file", "f", "", "`FILE` with the text (default standard input)")
 	addParsed(flags, &p.stride, "stride", "", "begin a chunk every `N` tokens, and score its last N (default chunks side by side, of which the second half is scored)", atLeast(1))
 	addParsed(flags, &p.chunks, "chunks", "", "take the first `N` chunks (default all)", atLeast(1))
-	addParsed(flags, &p.batch, "batch", "", "compute `N` chunks in one pass (default as many as make 2048 tokens, and 256 MiB of logits)", atLeast(1))
+	addParsed(flags, &p.batch, "batch", "", "compute at most `N` chunks in one pass (default as many as make 2048 tokens)", atLeast(1))
 	p.engine.add(cmd)
 	flags.Lookup("ctx").Usage = "`N` tokens make a chunk (default 512)"
 	flags.BoolVar(&p.json, "json", false, "write the result as a JSON object")
@@ -101,19 +101,22 @@ func (p *perplexityCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	most := p.batch
-	if most == 0 {
-		most = max(1, batchTokens/chunk)
+	batch := p.batch
+	if batch == 0 {
+		batch = max(1, batchTokens/chunk)
 	}
 	if p.chunks > 0 {
-		most = min(most, p.chunks)
+		batch = min(batch, p.chunks)
 	}
-	// The sessions of a pass share the context of the engine.
-	p.engine.context = most * chunk
+	m := &measurement{perplexityCommand: p, chunk: chunk, first: chunk / 2}
+	if p.stride > 0 {
+		m.first = chunk - p.stride - 1
+	}
+	batch = min(batch, 1+len(text)/m.step()) // a token is a byte at least
 	return p.engine.use(func(e *pipeline.Engine) error {
-		m := &measurement{perplexityCommand: p, engine: e, chunk: chunk, batch: most}
+		m.engine = e
 		return m.run(cmd.Context(), text)
-	})
+	}, pipeline.WithSessions(batch), pipeline.WithLogits(batch*m.rows()))
 }
 
 func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
@@ -130,12 +133,12 @@ func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
 // A measurement is one run.
 type measurement struct {
 	*perplexityCommand
-	engine       *pipeline.Engine
-	chunk, batch int
-	tokens       []int32
-	starts       []int // where chunks begin in tokens
-	first        int   // token of a chunk whose successor is the first that is scored
-	bos          int32 // what every chunk begins with, or -1
+	engine *pipeline.Engine
+	chunk  int
+	tokens []int32
+	starts []int // where chunks begin in tokens
+	first  int   // token of a chunk whose successor is the first that is scored
+	bos    int32 // what every chunk begins with, or -1
 
 	scored       int
 	sum, squares float64 // of the surprises
@@ -144,9 +147,6 @@ type measurement struct {
 func (m *measurement) run(ctx context.Context, text string) error {
 	start := time.Now()
 	if err := m.cut(text); err != nil {
-		return err
-	}
-	if err := m.limitBatch(); err != nil {
 		return err
 	}
 	done, err := m.measure(ctx)
@@ -185,10 +185,6 @@ func (m *measurement) cut(text string) error {
 	if id, ok := tok.BOS(); ok && len(m.tokens) > 0 && m.tokens[0] == id {
 		m.bos = id
 	}
-	m.first = m.chunk / 2
-	if m.stride > 0 {
-		m.first = m.chunk - m.stride - 1
-	}
 	for at := 0; at+m.chunk <= len(m.tokens) && (m.chunks == 0 || len(m.starts) < m.chunks); at += m.step() {
 		m.starts = append(m.starts, at)
 	}
@@ -198,51 +194,33 @@ func (m *measurement) cut(text string) error {
 	return nil
 }
 
-// limitBatch makes the batch as small as is sensible.
-func (m *measurement) limitBatch() error {
-	mod := m.engine.Model()
-	if all := m.batch * m.chunk; mod.Global.RopeLong != nil && m.chunk <= mod.Rope.OrigContext && all > mod.Rope.OrigContext {
-		return hintedError{
-			fmt.Errorf("%d chunks of %d: above a context of %d the model computes differently", m.batch, m.chunk, mod.Rope.OrigContext),
-			fmt.Sprintf("--batch %d is the most", mod.Rope.OrigContext/m.chunk),
-		}
-	}
-	if m.perplexityCommand.batch == 0 {
-		m.batch = max(1, min(m.batch, logitsBytes/(4*mod.Vocab*(m.chunk-1-m.first))))
-	}
-	m.batch = min(m.batch, len(m.starts))
-	return nil
-}
+// rows is how many tokens of a chunk are scored. Nothing is behind the last one.
+func (m *measurement) rows() int { return m.chunk - 1 - m.first }
 
 // measure computes all chunks and scores them. done is how many it has.
 func (m *measurement) measure(ctx context.Context) (done int, err error) {
-	feeds := make([]pipeline.Feed, m.batch)
-	for i := range feeds {
-		session, err := m.engine.NewSession(m.chunk)
-		if err != nil {
+	plan := m.engine.Plan()
+	sessions := make([]*pipeline.Session, min(plan.Sessions, plan.Logits, len(m.starts)))
+	for i := range sessions {
+		if sessions[i], err = m.engine.NewSession(m.chunk); err != nil {
 			return 0, err
 		}
-		defer session.Close()
-		// Nothing is scored behind the last token.
-		feeds[i] = pipeline.Feed{Session: session, Tokens: make([]int32, m.chunk-1), Logits: m.chunk - 1 - m.first}
+		defer sessions[i].Close()
 	}
 	show, hide := m.progress()
 	defer hide()
 	for done < len(m.starts) {
-		now := feeds[:min(len(feeds), len(m.starts)-done)]
-		for i, f := range now {
-			f.Session.Truncate(0)
-			copy(f.Tokens, m.tokens[m.starts[done+i]:])
-			if m.bos >= 0 {
-				f.Tokens[0] = m.bos
-			}
-		}
-		logits, err := m.engine.Feed(ctx, now...)
+		now := sessions[:min(len(sessions), len(m.starts)-done)]
+		surprises, err := m.pass(ctx, now, m.starts[done:])
 		if err != nil {
 			return done, err
 		}
-		for i, rows := range logits {
-			m.score(rows, m.tokens[m.starts[done+i]+m.first+1:])
+		for _, chunk := range surprises {
+			for _, s := range chunk { // in the order of the text, whatever shared a pass
+				m.sum += s
+				m.squares += float64(s * s)
+				m.scored++
+			}
 		}
 		done += len(now)
 		show(done)
@@ -250,16 +228,39 @@ func (m *measurement) measure(ctx context.Context) (done int, err error) {
 	return done, nil
 }
 
-// score counts the surprise at each token of text that there is a row of logits
-// for.
-func (m *measurement) score(rows []float32, text []int32) {
+// pass computes the chunks that begin at starts, one in each session, and returns
+// the surprises at the tokens that are scored. Where the plan has no room for the
+// logits of all, the last tokens go in parts.
+func (m *measurement) pass(ctx context.Context, sessions []*pipeline.Session, starts []int) ([][]float64, error) {
 	vocab := m.engine.Model().Vocab
-	for i := range len(rows) / vocab {
-		s := surprise(rows[i*vocab:][:vocab], text[i])
-		m.sum += s
-		m.squares += float64(s * s)
-		m.scored++
+	part := min(m.rows(), m.engine.Plan().Logits/len(sessions))
+	feeds, chunks := make([]pipeline.Feed, len(sessions)), make([][]int32, len(sessions))
+	for i, s := range sessions {
+		s.Truncate(0)
+		chunks[i] = slices.Clone(m.tokens[starts[i]:][:m.chunk])
+		if m.bos >= 0 {
+			chunks[i][0] = m.bos
+		}
 	}
+	surprises := make([][]float64, len(sessions))
+	for fed, rows := 0, 0; rows < m.rows(); rows += part {
+		part = min(part, m.rows()-rows)
+		to := m.first + rows + part
+		for i, s := range sessions {
+			feeds[i] = pipeline.Feed{Session: s, Tokens: chunks[i][fed:to], Logits: part}
+		}
+		logits, err := m.engine.Feed(ctx, feeds...)
+		if err != nil {
+			return nil, err
+		}
+		for i := range logits {
+			for row := range part {
+				surprises[i] = append(surprises[i], surprise(logits[i][row*vocab:][:vocab], chunks[i][to-part+row+1]))
+			}
+		}
+		fed = to
+	}
+	return surprises, nil
 }
 
 // surprise is the negative logarithm of a token's probability, the same bits on

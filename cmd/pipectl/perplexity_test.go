@@ -76,6 +76,11 @@ func TestPerplexity(t *testing.T) {
 		require.Greater(t, r.Passes, all.Passes)
 	}
 
+	tight := measure("--memory", "floor")
+	require.Equal(t, all.Perplexity, tight.Perplexity, "the same bits")
+	require.Equal(t, all.Error, tight.Error)
+	require.Greater(t, tight.Passes, int64(chunks), "not even a chunk goes in one pass")
+
 	want, chunks, scored = directly(t, text, 32, 8, 24)
 	r := measure("--stride", "8", "--batch", "3")
 	require.InEpsilon(t, want, r.Perplexity, 1e-9)
