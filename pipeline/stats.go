@@ -67,9 +67,25 @@ func (s Stats) limiter() Limiter {
 	}
 }
 
+// overlapEfficiency is [GenStats].OverlapEfficiency.
+func (s Stats) overlapEfficiency() float64 {
+	passes := s.Compute.Working + s.Stream.Stall
+	if s.Passes == 0 || passes <= 0 {
+		return 0
+	}
+	longest := max(s.Stream.Reader.Working, s.Dequantizer.Working, s.Compute.Working)
+	return min(1, longest.Seconds()/passes.Seconds()) // the reader works between passes too
+}
+
 // GenStats describes one generation: what the engine counted from its beginning to
 // its end, also for other sessions that were fed meanwhile. Rates are 0 where there was nothing to
 // measure.
+//
+// OverlapEfficiency is the time that storage, dequantizing or arithmetic alone
+// takes, the longest of them, divided by the time of the passes, in which compute
+// worked or waited for blocks. 1 is what cannot be better, short of less work for
+// the limiter. With nothing hidden behind other work it is the share of the
+// longest in the sum of all. A trace has the same figure for each pass.
 type GenStats struct {
 	Text                 string   `json:"text"`
 	PromptTokens         int      `json:"prompt_tokens"`
@@ -85,6 +101,7 @@ type GenStats struct {
 	ResidentHits         int64    `json:"resident_hits"`                     // hits of blocks that stay in memory
 	StallSeconds         float64  `json:"stall_seconds"`                     // time that compute waited for blocks
 	StallShare           float64  `json:"stall_share"`                       // of TotalSeconds
+	OverlapEfficiency    float64  `json:"overlap_efficiency"`                // 0 to 1
 	BytesRead            int64    `json:"bytes_read"`                        // from storage, or the page cache
 	BytesPerPass         float64  `json:"bytes_per_pass"`                    //
 	ReadBytesPerSecond   float64  `json:"read_bytes_per_second"`             // while the reader was reading
@@ -106,6 +123,7 @@ func (g *GenStats) fill(s Stats, total, first, decode time.Duration) {
 		g.TokensPerSecond = float64(n) / decode.Seconds()
 	}
 	g.Passes, g.Actors, g.Limiter = s.Passes, s, s.limiter()
+	g.OverlapEfficiency = s.overlapEfficiency()
 	g.PrefetchHits, g.PrefetchMisses, g.ResidentHits = s.Stream.Hits, s.Stream.Misses, s.Stream.Resident
 	g.StallSeconds = s.Stream.Stall.Seconds()
 	g.BytesRead = s.BytesRead

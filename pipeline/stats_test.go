@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/layerpipe/layerpipe/ioactor"
+	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
 	"github.com/layerpipe/layerpipe/ring"
 	"github.com/layerpipe/layerpipe/stage"
 )
 
-// For each actor working and waiting add up to the time that passed, and every
-// block that was asked for was a hit or a miss.
+// For each actor working, waiting for input and waiting for room add up to the time
+// that passed.
 func TestTimesAddUp(t *testing.T) {
 	for _, buffers := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(buffers, " slots"), func(t *testing.T) {
@@ -45,12 +46,53 @@ func TestTimesAddUp(t *testing.T) {
 				sum := c.Working + c.WaitingInput + c.WaitingRoom
 				require.True(t, sum >= least && sum <= most, "%s: %v in %v to %v", name, sum, least, most)
 			}
-			blocks := int64(len(e.Model().Blocks))
 			require.EqualValues(t, 100, stats.Passes)
-			require.Equal(t, blocks*stats.Passes, stats.PrefetchHits+stats.PrefetchMisses)
 			require.LessOrEqual(t, last.Stream.Stall, last.Compute.WaitingInput, "a stall is a wait")
 		})
 	}
+}
+
+// Every block that was asked for was a hit or a miss: each once a pass.
+func TestHitsAndMisses(t *testing.T) {
+	for _, unit := range []model.Unit{model.UnitLayer, model.UnitTensor} {
+		for _, pinned := range []int{0, 3, 1000} {
+			t.Run(fmt.Sprintf("%s, %d pinned", unit, pinned), func(t *testing.T) {
+				e, err := pipeline.Open(demo, pipeline.WithUnit(unit), pipeline.WithBuffers(2), pipeline.WithPinned(pinned))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, e.Close()) }()
+				blocks := int64(len(e.Model().Blocks))
+				stats := generate(t, e, 3, 10)
+				require.EqualValues(t, 10, stats.Passes)
+				require.Equal(t, blocks*stats.Passes, stats.PrefetchHits+stats.PrefetchMisses)
+				require.Equal(t, min(int64(pinned), blocks)*(stats.Passes-1), stats.ResidentHits, "a pinned block comes once")
+			})
+		}
+	}
+}
+
+// The overlap efficiency is what the longest of the actors takes alone, of the
+// time of the passes.
+func TestOverlapEfficiency(t *testing.T) {
+	e, err := pipeline.Open(demo, pipeline.WithBuffers(1))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	stats := generate(t, e, 3, 20)
+	a := stats.Actors
+	longest := max(a.Stream.Reader.Working, a.Dequantizer.Working, a.Compute.Working)
+	require.InDelta(t, min(1, longest.Seconds()/(a.Compute.Working+a.Stream.Stall).Seconds()), stats.OverlapEfficiency, 1e-9)
+	require.Positive(t, stats.OverlapEfficiency)
+
+	all, err := pipeline.Open(demo, pipeline.WithPinned(1000))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, all.Close()) }()
+	generate(t, all, 1, 1) // everything is in memory
+	require.InDelta(t, 1, generate(t, all, 3, 20).OverlapEfficiency, 1e-9, "nothing but arithmetic")
+
+	var none pipeline.GenStats
+	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: []int32{-1}, Stats: &none}) {
+		require.Error(t, err)
+	}
+	require.Zero(t, none.OverlapEfficiency, "no pass")
 }
 
 // slowed loads everything many times.
@@ -69,6 +111,7 @@ func (b slowed) Load(ctx context.Context, block *ioactor.Block, s *ring.Slot) er
 	return b.Backend.Load(ctx, block, s)
 }
 
+// Statistics and trace say what a run is limited by.
 func TestLimiter(t *testing.T) {
 	slow := pipeline.NewBackend("slowed", func(paths []string) (ioactor.Backend, error) {
 		b, err := ioactor.OpenPread(paths, ioactor.HintNone)
@@ -85,23 +128,27 @@ func TestLimiter(t *testing.T) {
 	require.NoError(t, synth.Write(t.Context(), f, synth.Config{Shape: shape, Type: kind, Seed: 1}, func(_, _ int64) {}))
 	require.NoError(t, f.Close())
 
-	for want, tc := range map[pipeline.Limiter]struct {
+	for name, tc := range map[string]struct {
 		path           string
 		prompt, tokens int
 		options        []pipeline.Option
+		want           pipeline.Limiter
 	}{
-		pipeline.LimitStorage:    {demo, 1, 3, []pipeline.Option{pipeline.WithBackend(slow)}},
-		pipeline.LimitArithmetic: {demo, 500, 1, nil},
-		pipeline.LimitDequantize: {expanding, 1, 3, []pipeline.Option{pipeline.WithFloat32()}},
+		"slowed reader":         {demo, 1, 3, []pipeline.Option{pipeline.WithBackend(slow)}, pipeline.LimitStorage},
+		"slowed kernels":        {demo, 500, 1, []pipeline.Option{pipeline.WithThreads(1)}, pipeline.LimitArithmetic}, // 500 products for each weight
+		"expanding dequantizer": {expanding, 1, 3, []pipeline.Option{pipeline.WithFloat32()}, pipeline.LimitDequantize},
 	} {
-		t.Run(string(want), func(t *testing.T) {
-			e, err := pipeline.Open(tc.path, append(tc.options, pipeline.WithPinned(0))...)
+		t.Run(name, func(t *testing.T) {
+			e, err := pipeline.Open(tc.path, append(tc.options, pipeline.WithPinned(0), pipeline.WithTrace())...)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, e.Close()) }()
 			stats := generate(t, e, tc.prompt, tc.tokens)
 			a := stats.Actors
-			require.Equal(t, want, stats.Limiter, "read %v, dequantize %v, compute %v", a.Stream.Reader.Working, a.Dequantizer.Working, a.Compute.Working)
-			t.Logf("read %v, dequantize %v, compute %v", a.Stream.Reader.Working, a.Dequantizer.Working, a.Compute.Working)
+			require.Equal(t, tc.want, stats.Limiter, "read %v, dequantize %v, compute %v", a.Stream.Reader.Working, a.Dequantizer.Working, a.Compute.Working)
+			tr := e.Trace()
+			passes := tr.Passes()
+			require.Len(t, passes, tc.tokens)
+			require.Equal(t, string(tc.want), tr.Analyze(passes[len(passes)-1]).Limiter)
 		})
 	}
 }

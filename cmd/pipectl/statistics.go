@@ -43,7 +43,7 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 		ceiling = " of " + size(r.CeilingBytes)
 	}
 	line("memory", "%s at the peak%s", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)), ceiling)
-	line("limited by", "%s", cmp.Or(string(r.Limiter), "-"))
+	line("limited by", "%s", known(r.OverlapEfficiency, fmt.Sprintf("%s; overlap efficiency %.3f", r.Limiter, r.OverlapEfficiency)))
 	for _, note := range r.Notes {
 		line("note", "%s", note)
 	}

@@ -44,8 +44,9 @@ func newTrace() *cobra.Command {
 		Long: `Trace draws one pass of a file that --trace has written: a row for each actor,
 and below them who was on the critical path, the chain of work in which each
 piece had to wait for the one before. The overlap efficiency is the time that
-the busiest actor worked, divided by the time of the pass: 1 is what cannot be
-better. The file itself opens in ui.perfetto.dev.`,
+storage, dequantizing or arithmetic alone takes, the longest of them, divided by
+the time of the pass: 1 is what cannot be better. The file itself opens in
+ui.perfetto.dev.`,
 		Example: `  pipectl trace out.json     # from pipectl run -m model.gguf --trace out.json
   pipectl trace out.json --pass 0 --width 160`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -181,7 +182,7 @@ func (g *gantt) write(w io.Writer, passes int) {
 			most = i
 		}
 	}
-	fmt.Fprintf(w, "overlap efficiency  %.3f: %s alone takes %s\n", r.Overlap, trace.Names[most], seconds(r.Actors[most].Working))
+	fmt.Fprintf(w, "overlap efficiency  %.3f: %s alone takes %s\n", r.OverlapEfficiency, trace.Names[most], seconds(r.Actors[most].Working))
 }
 
 func (g *gantt) percent(d time.Duration) float64 {

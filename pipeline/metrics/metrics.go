@@ -13,7 +13,11 @@ import (
 )
 
 // A Collector is a [prometheus.Collector] of one engine. Its metrics are
-// counters since the engine was opened, and begin with layerpipe_. A program with
+// counters since the engine was opened, and begin with layerpipe_. What statistics
+// of a generation derive from them is a matter of queries: the overlap efficiency,
+// for example, is the largest rate of layerpipe_actor_seconds_total with activity
+// "working" among the actors, divided by the sum of that of compute and of the rate
+// of layerpipe_stall_seconds_total. A program with
 // several engines registers each with a label of its own, see
 // [prometheus.WrapRegistererWith].
 type Collector struct {

@@ -40,11 +40,12 @@ func (t *Trace) Passes() []Pass {
 type Report struct {
 	Pass   Pass        `json:"pass"`
 	Actors []ActorTime `json:"actors"` // as [Actors]
-	// Overlap is the efficiency with which the pipeline hid work behind other
-	// work: the longest of the actors' sums of work, divided by the time of the
-	// pass. 1 is what cannot be better, short of less work for that actor. With
-	// nothing hidden it is the share of the longest in the sum of all.
-	Overlap float64 `json:"overlap_efficiency"`
+	// OverlapEfficiency is the time that storage, dequantizing or arithmetic alone
+	// takes, the longest of them, divided by the time of the pass: 1 is what
+	// cannot be better, short of less work for that actor. With nothing hidden
+	// behind other work it is the share of the longest in the sum of all.
+	// Statistics of a generation have the same figure for all its passes.
+	OverlapEfficiency float64 `json:"overlap_efficiency"`
 	// Path is the critical path, in the order of time: the chain of work in which
 	// each piece had to wait for the one before. It covers the whole pass.
 	Path []Segment `json:"-"`
@@ -96,7 +97,7 @@ func (t *Trace) Analyze(p Pass) *Report {
 		r.Actors = append(r.Actors, a)
 	}
 	if d := p.Time(); d > 0 {
-		r.Overlap = float64(most) / float64(d)
+		r.OverlapEfficiency = float64(most) / float64(d)
 	}
 	r.Path = criticalPath(events, p)
 	var longest time.Duration

@@ -105,7 +105,7 @@ func TestCriticalPath(t *testing.T) {
 			require.Equal(t, tc.path, strings.Join(got, " "))
 			require.Equal(t, passes[0].Time(), sum)
 			require.Equal(t, tc.limiter, r.Limiter)
-			require.InDelta(t, tc.overlap, r.Overlap, 1e-9)
+			require.InDelta(t, tc.overlap, r.OverlapEfficiency, 1e-9)
 			for _, a := range r.Actors {
 				sum -= a.Critical
 			}
