@@ -3,8 +3,11 @@ package pipeline_test
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"runtime"
+	"runtime/pprof"
 	rttrace "runtime/trace"
+	"strconv"
 	"testing"
 	"time"
 
@@ -98,7 +101,7 @@ func TestTraceTotals(t *testing.T) {
 					require.EqualValues(t, map[bool]int64{true: 5, false: 1}[i == 0], p.Tokens)
 					r := tr.Analyze(p)
 					require.Contains(t, trace.Names, r.Limiter)
-					require.True(t, r.Overlap > 0 && r.Overlap <= 1, "%g", r.Overlap)
+					require.True(t, r.OverlapEfficiency > 0 && r.OverlapEfficiency <= 1, "%g", r.OverlapEfficiency)
 				}
 				if runtime.GOOS == "linux" {
 					require.NotEmpty(t, tr.Track(trace.Memory).Events)
@@ -119,6 +122,25 @@ func TestNoTrace(t *testing.T) {
 // The names in traces and in statistics are the same.
 func TestTraceNames(t *testing.T) {
 	require.Equal(t, []string{string(pipeline.LimitStorage), string(pipeline.LimitDequantize), string(pipeline.LimitArithmetic)}, trace.Names)
+}
+
+// Profiles tell the actors apart, and count the workers that share the arithmetic
+// for compute.
+func TestProfileLabels(t *testing.T) {
+	const threads = 3
+	e, err := pipeline.Open(demo, pipeline.WithBuffers(2), pipeline.WithThreads(threads))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	generate(t, e, 1, 1) // all actors run by now
+	var profile bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+	goroutines := map[string]int{}
+	for _, group := range regexp.MustCompile(`(?m)^(\d+) @.*\n# labels: {"actor":"(\w+)"}`).FindAllStringSubmatch(profile.String(), -1) {
+		n, err := strconv.Atoi(group[1])
+		require.NoError(t, err)
+		goroutines[group[2]] += n
+	}
+	require.Equal(t, map[string]int{trace.Reader: 1, trace.Dequantizer: 1, trace.Compute: threads}, goroutines, profile.String())
 }
 
 // Go's own execution tracer shows what the actors do.
