@@ -110,6 +110,10 @@ func load(path string, c *config) (*model.Model, *tokenizer.Tokenizer, error) {
 			return nil, nil, fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", path, model.ErrModel, n, m.Vocab)
 		}
 	}
+	if c.contextText != nil && !c.contextGiven {
+		n := len(tok.Encode(*c.contextText, tokenizer.Options{AddSpecial: true}))
+		c.contextMost = min(c.contextMost, m.Context) + n // the least first, so that the sum cannot overflow
+	}
 	c.setContext(m)
 	return m, tok, nil
 }

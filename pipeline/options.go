@@ -33,8 +33,9 @@ type config struct {
 	threads      int
 	context      int
 	contextGiven bool
-	contextMost  int // what will be needed; 0: not known
-	ropeContext  int // what models with rotations for long and for short contexts choose by: not what memory or need make of it
+	contextMost  int     // what will be needed; 0: not known
+	contextText  *string // a text whose tokens come on top of contextMost, or nil
+	ropeContext  int     // what models with rotations for long and for short contexts choose by: not what memory or need make of it
 	kv           compute.KVType
 	probe        *ioactor.ProbeResult // nil: not measured
 	expand       bool
@@ -51,6 +52,9 @@ func newConfig(options []Option) (*config, error) {
 		if err := o(c); err != nil {
 			return nil, err
 		}
+	}
+	if c.noTokenizer && c.contextText != nil {
+		return nil, fmt.Errorf("a context for a prompt: %w", ErrNoTokenizer)
 	}
 	// A ceiling was given, or nothing at all was said about the ring.
 	c.planned = c.memory != Memory{} || c.buffers == 0 && c.pinned < 0
@@ -152,7 +156,13 @@ func WithContext(n int) Option {
 // WithContextFor makes the context n positions, or what the model was trained
 // for if that is less: for a program that knows how many it will need.
 func WithContextFor(n int) Option {
-	return func(c *config) error { return atLeast(n, 1, "context", &c.contextMost) }
+	return func(c *config) error { c.contextText = nil; return atLeast(n, 1, "context", &c.contextMost) }
+}
+
+// WithContextForPrompt is [WithContextFor] the tokens of a [GenConfig]'s Prompt
+// and n more. It needs a tokenizer.
+func WithContextForPrompt(prompt string, n int) Option {
+	return func(c *config) error { c.contextText = &prompt; return atLeast(n, 1, "context", &c.contextMost) }
 }
 
 // WithSessions plans for n sessions of the engine's context at once, or as many as

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,8 @@ func TestOptionsRefused(t *testing.T) {
 		{pipeline.WithBuffers(0), "buffers 0"},
 		{pipeline.WithThreads(-1), "threads -1"},
 		{pipeline.WithContext(0), "context 0"},
+		{pipeline.WithContextFor(0), "context 0"},
+		{pipeline.WithContextForPrompt("Once", 0), "context 0"},
 		{pipeline.WithPinned(-1), "pinned blocks -1"},
 		{pipeline.WithKV("f8"), `"f8"`},
 	} {
@@ -26,6 +29,27 @@ func TestOptionsRefused(t *testing.T) {
 	}
 	_, err := pipeline.ParseBackend("tape")
 	require.ErrorContains(t, err, `"tape": not one of pread, direct, mmap, view`)
+}
+
+func TestContextFor(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		options []pipeline.Option
+		want    int
+	}{
+		{"positions", []pipeline.Option{pipeline.WithContextFor(7)}, 7},
+		{"a prompt of 5 tokens", []pipeline.Option{pipeline.WithContextForPrompt("Once upon a time", 7)}, 12},
+		{"an empty prompt, which is a token", []pipeline.Option{pipeline.WithContextForPrompt("", 1)}, 2},
+		{"more than the model has", []pipeline.Option{pipeline.WithContextForPrompt("Once", math.MaxInt)}, 512},
+		{"the last one", []pipeline.Option{pipeline.WithContextForPrompt("Once", 7), pipeline.WithContextFor(7)}, 7},
+		{"a context that is asked for", []pipeline.Option{pipeline.WithContext(9), pipeline.WithContextForPrompt("Once", 7)}, 9},
+	} {
+		plan, err := pipeline.PlanFor(t.Context(), demo, tc.options...)
+		require.NoError(t, err, tc.name)
+		require.Equal(t, tc.want, plan.Context, tc.name)
+	}
+	_, err := pipeline.PlanFor(t.Context(), demo, pipeline.WithContextForPrompt("Once", 7), pipeline.WithoutTokenizer())
+	require.ErrorIs(t, err, pipeline.ErrNoTokenizer)
 }
 
 func TestOpenRefused(t *testing.T) {

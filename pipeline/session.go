@@ -122,7 +122,12 @@ func (e *Engine) feed(ctx context.Context, feeds []Feed, progress func(done, blo
 		return nil, err
 	}
 	s := feeds[0].Session
-	s.before, s.flat = s.before[:0], grow(s.flat, wanted*e.model.Vocab)
+	if n := wanted * e.model.Vocab; cap(s.flat) < n {
+		s.flat = make([]float32, n)
+	} else {
+		s.flat = s.flat[:n]
+	}
+	s.before = s.before[:0]
 	for _, f := range feeds {
 		s.before = append(s.before, f.Session.Len())
 	}
@@ -229,11 +234,4 @@ func (e *Engine) run(p *compute.Pass) error {
 		e.passCount.Add(1)
 	}
 	return err
-}
-
-func grow(s []float32, n int) []float32 {
-	if cap(s) < n {
-		return make([]float32, n)
-	}
-	return s[:n]
 }

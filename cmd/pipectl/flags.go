@@ -18,7 +18,6 @@ import (
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/demo"
-	"github.com/layerpipe/layerpipe/model/tokenizer"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -44,10 +43,19 @@ func (m modelFlag) name() string {
 }
 
 // file returns the path of the model's file. release must be called when the
-// file is closed again.
+// file is closed again. A path that is something else than a file fails here;
+// one that is nothing does where it is opened.
 func (m modelFlag) file() (path string, release func() error, err error) {
 	if m == "" {
 		return demo.WriteTemp()
+	}
+	if info, err := os.Stat(string(m)); err == nil {
+		switch mode := info.Mode(); {
+		case mode.IsDir():
+			return "", nil, hintedError{fmt.Errorf("%s: a directory, not a model", m), "name the GGUF file in it; of a split model any of its files"}
+		case !mode.IsRegular():
+			return "", nil, hintedError{fmt.Errorf("%s: a pipe or device, not a file", m), "a model is read at many places, again and again: store it in a file first"}
+		}
 	}
 	return string(m), func() error { return nil }, nil
 }
@@ -89,7 +97,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	f.model.add(cmd)
 	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", pipeline.ParseMemory)
 	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", atLeast(1))
-	addParsed(flags, &f.unit, "unit", "", "stream a layer or a tensor at a time: layer needs larger slots, tensor more reads (default as planned)", func(s string) (model.Unit, error) {
+	addParsed(flags, &f.unit, "unit", "", "stream a `UNIT` at a time, layer or tensor: a layer needs larger slots, a tensor more reads (default as planned)", func(s string) (model.Unit, error) {
 		if u := model.Unit(s); u == model.UnitLayer || u == model.UnitTensor {
 			return u, nil
 		}
@@ -97,7 +105,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	})
 	flags.BoolVar(&f.noAsync, "no-async", false, "read and compute in turns, with one slot")
 	flags.BoolVar(&f.direct, "direct", false, "read past the page cache (default when the model does not fit there)")
-	addParsed(flags, &f.mmap, "mmap", "", "map the file instead of reading it: `HOW` is copy, or view to compute on the mapped pages", func(s string) (mmapFlag, error) {
+	addParsed(flags, &f.mmap, "mmap", "", "map the file instead of reading it: --mmap=`HOW`, where HOW is copy, or view to compute on the mapped pages", func(s string) (mmapFlag, error) {
 		if m := mmapFlag(s); m == mmapCopy || m == mmapView {
 			return m, nil
 		}
@@ -175,20 +183,6 @@ func (f *engineFlags) options() ([]pipeline.Option, error) {
 	return options, nil
 }
 
-// contextFor returns the option for a context that fits text and so many tokens
-// more, or none if that cannot be told.
-func (f *engineFlags) contextFor(text string, more int) ([]pipeline.Option, error) {
-	if more <= 0 {
-		return nil, nil
-	}
-	t := tokenizeCommand{model: f.model}
-	tok, err := t.open()
-	if err != nil {
-		return nil, withHint(err, openHints)
-	}
-	return []pipeline.Option{pipeline.WithContextFor(len(tok.Encode(text, tokenizer.Options{AddSpecial: true})) + more)}, nil
-}
-
 // use opens the engine, calls do, and closes the engine again.
 func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Option) (err error) {
 	options, err := f.options()
@@ -256,13 +250,37 @@ func (p parsed[T]) Set(s string) error {
 	return err
 }
 
+// flagError makes what package strconv says about a flag's value an error that
+// says what the flag takes.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	says := "out of range"
+	if !errors.Is(err, strconv.ErrRange) {
+		switch invalid.GetFlag().Value.Type() {
+		case "bool":
+			says = "not true or false"
+		case "float32":
+			says = "not a number"
+		case "uint64":
+			says = "not an integer from 0 on"
+		default:
+			says = "not an integer"
+		}
+	}
+	return fmt.Errorf("invalid argument %q for %q flag: %s", invalid.GetValue(), "--"+invalid.GetFlag().Name, says)
+}
+
 // atLeast parses integers from least on.
 func atLeast(least int) func(string) (int, error) {
 	return func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		switch {
 		case errors.Is(err, strconv.ErrRange):
-			return 0, strconv.ErrRange
+			return 0, errors.New("out of range")
 		case err != nil:
 			return 0, errors.New("not an integer")
 		case n < least:

@@ -37,8 +37,8 @@ func newRun() *cobra.Command {
 statistics to standard error at the end. They say what kept the run from being
 faster: storage, dequantizing or arithmetic.
 
-The prompt comes from -p, or from standard input, of which a newline at the end
-is left out. With --chat it is a message, and the model answers it: the prompt is
+The prompt comes from -p, or from standard input, at most 16 MiB, of which a
+newline at the end is left out. With --chat it is a message, and the model answers it: the prompt is
 what the model's chat template makes of it. Nothing in a message is taken for a
 control token.
 
@@ -84,11 +84,8 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 		}
 	}
 	var need []pipeline.Option
-	if !r.chat { // what a template adds is not known before the model is open
-		var err error
-		if need, err = r.engine.contextFor(r.prompt, r.generate.predict); err != nil {
-			return err
-		}
+	if n := r.generate.predict; n > 0 && !r.chat { // what a template adds is not known before the model is open
+		need = append(need, pipeline.WithContextForPrompt(r.prompt, n))
 	}
 	report := &runReport{Model: r.engine.model.name(), Seed: r.generate.Seed}
 	written := false
@@ -106,7 +103,7 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 // readPrompt takes the prompt from stdin, or else the demo model's.
 func (r *runCommand) readPrompt(ctx context.Context, stdin io.Reader) error {
 	if !isTerminal(stdin) {
-		text, err := readAll(ctx, stdin)
+		text, err := readAll(ctx, stdin, maxPrompt)
 		if err != nil {
 			return err
 		}
