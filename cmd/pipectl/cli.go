@@ -34,9 +34,12 @@ Without -m it runs a small model that is built in.
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
 		Example: `  pipectl run
   pipectl run -m model.gguf -p "The three laws of thermodynamics are"`,
+		Version:       buildVersion().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	began := false // what fails before a command begins is wrong usage
 	for _, c := range []*cobra.Command{newRun(), newChat(), newPlan(), newLogits(), newTrace(), newBench(), newDoctor(), newTokenize(), newInspect(), newPerplexity(), newSynth(), newVersion()} {
 		act := c.RunE
@@ -87,23 +90,35 @@ func report(w io.Writer, err error, hint string) {
 
 // noArgs refuses operands with a hint where their content belongs.
 func noArgs(hint string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
+		}
+		if f := cmd.Flags().Lookup("mmap"); f != nil && f.Changed && f.Value.Set(args[0]) == nil {
+			hint = "write --mmap=" + args[0]
 		}
 		return hintedError{fmt.Errorf("unexpected argument %q", args[0]), hint}
 	}
 }
 
-// readAll reads r to its end. A read cannot be interrupted: when ctx ends first,
-// it is left behind.
-func readAll(ctx context.Context, r io.Reader) (string, error) {
+// What standard input may bring, lest an endless one fills the memory.
+const (
+	maxPrompt = 16 << 20 // bytes of a prompt or a message: millions of tokens
+	maxText   = 64 << 20 // bytes of a text to tokenize or to measure
+)
+
+// readAll reads r to its end, which must come within most bytes. A read cannot
+// be interrupted: when ctx ends first, it is left behind.
+func readAll(ctx context.Context, r io.Reader, most int64) (string, error) {
 	var text []byte
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		text, err = io.ReadAll(r)
+		text, err = io.ReadAll(io.LimitReader(r, most+1))
+		if int64(len(text)) > most {
+			err = errTooLong(most)
+		}
 	}()
 	select {
 	case <-done:
@@ -114,6 +129,11 @@ func readAll(ctx context.Context, r io.Reader) (string, error) {
 		return "", fmt.Errorf("standard input: %w", err)
 	}
 	return string(text), nil
+}
+
+// errTooLong reports that standard input did not end within most bytes.
+func errTooLong(most int64) error {
+	return fmt.Errorf("it goes on after %s, more is not taken", size(most))
 }
 
 // writeJSON writes v as one line.

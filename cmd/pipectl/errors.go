@@ -36,7 +36,8 @@ type hint struct {
 
 // openHints are for a model that does not open.
 var openHints = []hint{
-	{fs.ErrNotExist, "check the path after -m; without -m the model that is built in runs"},
+	{gguf.ErrShard, "all files of a split model belong in one directory, under the names that they came with"},
+	{fs.ErrNotExist, "check the path; without one the model that is built in is used"},
 	{fs.ErrPermission, "the file must be readable for you"},
 	{gguf.ErrFormat, "the file is damaged, incomplete or no GGUF model; get it again and compare its checksum"},
 	{gguf.ErrUnsupported, "convert the model anew with a current converter"},

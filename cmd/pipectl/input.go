@@ -78,7 +78,9 @@ func (r *lineReader) message(ctx context.Context) (string, error) {
 		if quoted || l.pasted {
 			inner = l.text
 		}
-		text.WriteString(inner + "\n")
+		if text.WriteString(inner + "\n"); text.Len() > maxPrompt {
+			return "", fmt.Errorf("standard input: %w", errTooLong(maxPrompt))
+		}
 	}
 }
 
@@ -104,14 +106,22 @@ func (r *lineReader) line(ctx context.Context, prompt string) line {
 }
 
 func (r *lineReader) readPlain() line {
-	text, err := r.plain.ReadString('\n')
-	if err != nil && (!errors.Is(err, io.EOF) || text == "") {
-		if !errors.Is(err, io.EOF) {
-			err = fmt.Errorf("standard input: %w", err)
+	var text []byte
+	err := bufio.ErrBufferFull
+	for errors.Is(err, bufio.ErrBufferFull) {
+		var part []byte
+		part, err = r.plain.ReadSlice('\n')
+		if text = append(text, part...); len(text) > maxPrompt {
+			err = errTooLong(maxPrompt)
 		}
-		return line{err: err}
 	}
-	return line{text: strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")}
+	switch {
+	case err == nil, errors.Is(err, io.EOF) && len(text) > 0:
+		return line{text: strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")}
+	case errors.Is(err, io.EOF):
+		return line{err: io.EOF}
+	}
+	return line{err: fmt.Errorf("standard input: %w", err)}
 }
 
 // An editor reads lines from a terminal, which is in raw mode meanwhile.

@@ -58,7 +58,7 @@ func (i *inspectCommand) run(w io.Writer, m modelFlag) error {
 	f, err := gguf.Open(path)
 	err = errors.Join(err, release())
 	if err != nil {
-		return withHint(err, []hint{openHints[0], openHints[1], openHints[2], openHints[3]})
+		return withHint(err, openHints[:5])
 	}
 	r := inspect(f)
 	r.File = m.name()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -110,10 +111,11 @@ func brokenDemo(t *testing.T) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"run", "chat", "logits", "trace", "bench", "doctor", "tokenize", "inspect", "perplexity", "version"} {
+	for _, command := range []string{"run", "chat", "plan", "logits", "trace", "bench", "doctor", "tokenize", "inspect", "perplexity", "synth", "version"} {
 		help := succeed(t, "", command, "-h")
 		require.Contains(t, help, "Examples:\n  pipectl "+command)
 		require.Equal(t, help, succeed(t, "", "help", command))
+		require.NotRegexp(t, `\n +(-., )?--\S+ value`, help, "a flag that does not say what it takes")
 		require.Contains(t, succeed(t, ""), "\n  "+command+" ", "the command is not listed")
 	}
 	require.Contains(t, succeed(t, "", "completion", "bash"), "pipectl")
@@ -138,9 +140,16 @@ func TestUsage(t *testing.T) {
 		"slots without async":       {[]string{"run", "--no-async", "--buffers", "2"}, []string{"--no-async", "--buffers 2"}},
 		"mmap without async":        {[]string{"logits", "--tokens", "1", "--out", "x", "--no-async", "--mmap"}, []string{"--no-async", "--mmap"}},
 		"temperature":               {[]string{"run", "--temp", "-1"}, []string{"temperature -1"}},
-		"temperature not a number":  {[]string{"run", "--temp", "hot"}, []string{`"hot"`, "--temp"}},
+		"temperature not a number":  {[]string{"run", "--temp", "hot"}, []string{`"hot" for "--temp" flag: not a number`}},
+		"temperature beyond floats": {[]string{"run", "--temp", "1e99"}, []string{`"--temp" flag: out of range`}},
+		"top-k not an integer":      {[]string{"run", "--top-k", "1e3"}, []string{`"--top-k" flag: not an integer`}},
+		"neither true nor false":    {[]string{"run", "--json=maybe"}, []string{`"--json" flag: not true or false`}},
+		"mmap with a space":         {[]string{"run", "--mmap", "view"}, []string{`"view"`, "hint: write --mmap=view"}},
+		"operand behind mmap":       {[]string{"run", "--mmap", "Hello"}, []string{`"Hello"`, "hint: give the prompt with -p"}},
+		"unit":                      {[]string{"run", "--unit", "block"}, []string{"must be layer or tensor"}},
+		"memory":                    {[]string{"run", "--memory", "much"}, []string{"6GiB"}},
 		"top-p":                     {[]string{"run", "--top-p", "1.5"}, []string{"top-p 1.5"}},
-		"seed":                      {[]string{"run", "--seed", "-1"}, []string{"--seed"}},
+		"seed":                      {[]string{"run", "--seed", "-1"}, []string{`"-1" for "--seed" flag: not an integer from 0 on`}},
 		"no model name":             {[]string{"run", "-m", ""}, []string{"--model", "no file name"}},
 		"model without prompt":      {[]string{"run", "-m", demoModel}, []string{"no prompt", "hint: give a text to continue with -p"}},
 		"no tokens":                 {[]string{"logits"}, []string{"--tokens"}},
@@ -162,6 +171,7 @@ func TestUsage(t *testing.T) {
 			require.Empty(t, o.stdout)
 			require.True(t, strings.HasPrefix(o.stderr, "pipectl: "), o.stderr)
 			require.Contains(t, o.stderr, "\nhint: ")
+			require.NotContains(t, o.stderr, "strconv")
 			for _, want := range tc.want {
 				require.Contains(t, o.stderr, want)
 			}
@@ -176,11 +186,25 @@ func TestModelDoesNotOpen(t *testing.T) {
 	other := patchedDemo(t, func(model []byte) {
 		copy(model[bytes.Index(model, []byte("llama")):], "mamba")
 	})
+	unreadable := filepath.Join(dir, "unreadable.gguf")
+	require.NoError(t, os.WriteFile(unreadable, nil, 0o200))
+	const shard = "llama-split-Q8_0-00001-of-00003.gguf"
+	first, err := os.ReadFile("../../test/testdata/refs/models/" + shard)
+	require.NoError(t, err)
+	alone := filepath.Join(dir, shard)
+	require.NoError(t, os.WriteFile(alone, first, 0o600))
 	for name, tc := range map[string]struct{ file, message, hint string }{
-		"missing":      {filepath.Join(dir, "absent.gguf"), "absent.gguf", "check the path after -m"},
-		"not GGUF":     {text, "text.gguf", "no GGUF model"},
-		"architecture": {other, `"mamba"; supported: `, "supported architecture"},
+		"missing":       {filepath.Join(dir, "absent.gguf"), "absent.gguf", "check the path"},
+		"not GGUF":      {text, "text.gguf", "no GGUF model"},
+		"architecture":  {other, `"mamba"; supported: `, "supported architecture"},
+		"directory":     {dir, dir + ": a directory", "name the GGUF file in it"},
+		"device":        {os.DevNull, os.DevNull + ": a pipe or device", "store it in a file"},
+		"unreadable":    {unreadable, "unreadable.gguf", "must be readable"},
+		"missing shard": {alone, "no llama-split-Q8_0-00002-of-00003.gguf, 2 of 3, beside " + alone, "in one directory"},
 	} {
+		if name == "unreadable" && (runtime.GOOS == "windows" || os.Geteuid() == 0) {
+			continue // it is readable
+		}
 		for _, args := range [][]string{{"run", "-p", "x"}, {"run", "-p", "x", "--json"}, {"logits", "--tokens", "1"}, {"tokenize", "x"}} {
 			if name == "architecture" && args[0] == "tokenize" {
 				continue // the vocabulary is all it needs
@@ -197,6 +221,7 @@ func TestModelDoesNotOpen(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	require.Regexp(t, `^pipectl .+, go1\..+, \w+/\w+\n$`, succeed(t, "", "version"))
+	require.Equal(t, succeed(t, "", "version"), succeed(t, "", "--version"))
 	var v map[string]any
 	decodeJSON(t, succeed(t, "", "version", "--json"), &v)
 	require.NotEmpty(t, v["version"])
@@ -218,4 +243,24 @@ func TestInterruptedRead(t *testing.T) {
 	require.Equal(t, exitInterrupted, run(ctx, []string{"tokenize"}, r, &stdout, &stderr))
 	require.Equal(t, "pipectl: interrupted\n", stderr.String())
 	require.Empty(t, stdout.String())
+}
+
+// zeros is an input that never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// An input that never ends is not read for ever.
+func TestEndlessInput(t *testing.T) {
+	emptyTemp(t)
+	model := "../../test/testdata/refs/models/qwen2-Q8_0.gguf"
+	for _, args := range [][]string{{"run"}, {"run", "--chat", "-m", model}, {"chat", "--chat-template", "chatml", "-m", model}, {"tokenize"}} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitFailed, run(t.Context(), args, zeros{}, &stdout, &stderr), stderr.String())
+		require.Empty(t, stdout.String())
+		require.Regexp(t, `^pipectl: standard input: it goes on after \d+\.?\d* MiB, more is not taken\n$`, stderr.String())
+	}
 }

@@ -127,7 +127,7 @@ func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
 	if isTerminal(cmd.InOrStdin()) {
 		return "", usageError{hintedError{errors.New("no text"), "name a file with -f, or redirect standard input"}}
 	}
-	return readAll(cmd.Context(), cmd.InOrStdin())
+	return readAll(cmd.Context(), cmd.InOrStdin(), maxText)
 }
 
 // A measurement is one run.

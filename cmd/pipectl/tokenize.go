@@ -23,7 +23,7 @@ func newTokenize() *cobra.Command {
 		Use:   "tokenize [TEXT | --decode IDS...]",
 		Short: "Turn text into token ids, and back",
 		Long: `Tokenize writes the ids of the tokens that a text consists of, separated by
-spaces. Without TEXT it takes standard input, byte for byte.
+spaces. Without TEXT it takes standard input, byte for byte, up to 64 MiB.
 
 With --decode it writes the text of ids, byte for byte. They are separated by
 spaces or commas, and come from standard input if there are none.
@@ -56,7 +56,7 @@ func (t *tokenizeCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	text := strings.Join(args, " ")
 	if len(args) == 0 {
-		if text, err = readAll(cmd.Context(), cmd.InOrStdin()); err != nil {
+		if text, err = readAll(cmd.Context(), cmd.InOrStdin(), maxText); err != nil {
 			return err
 		}
 	}

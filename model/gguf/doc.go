@@ -19,6 +19,8 @@ var (
 	// ErrFormat reports a file that breaks the specification: truncated,
 	// overlapping, misaligned, overflowing, or of the wrong kind.
 	ErrFormat = errors.New("gguf: malformed file")
+	// ErrShard reports a split model of which a file is missing.
+	ErrShard = errors.New("gguf: a shard is missing")
 	// ErrUnsupported reports a file that may be well formed but that this
 	// package does not read: another version, an unknown tensor type, or more
 	// of something than the limits allow.

@@ -64,8 +64,9 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 // too and returns the whole model. No file stays open.
 //
 // A file that is missing or can't be read gives the error of package os, which
-// names it. Other errors are [ErrFormat] and [ErrUnsupported], and name the
-// file, the key or tensor, and the byte offset.
+// names it; other shards that are missing give [ErrShard]. Other errors are
+// [ErrFormat] and [ErrUnsupported], and name the file, the key or tensor, and the
+// byte offset.
 func Open(path string) (*File, error) {
 	f, err := openFile(path)
 	if err != nil {

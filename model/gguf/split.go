@@ -1,7 +1,10 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"regexp"
 )
 
@@ -61,7 +64,11 @@ func (f *File) openRest() (*File, error) {
 		shard := f
 		if path != f.Paths[0] {
 			var err error
-			if shard, err = openFile(path); err != nil {
+			shard, err = openFile(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("%w: no %s, %d of %d, beside %s", ErrShard, filepath.Base(path), i+1, count, f.Paths[0])
+			}
+			if err != nil {
 				return nil, fmt.Errorf("shard %d of %d: %w", i+1, count, err)
 			}
 		}

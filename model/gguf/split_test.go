@@ -110,8 +110,8 @@ func TestSplitWrong(t *testing.T) {
 		kind   error
 		says   string
 	}{
-		{"first shard missing", func(s []shard) { s[0].names = nil }, os.ErrNotExist, "m-00001-of-00003.gguf"},
-		{"last shard missing", func(s []shard) { s[2].names = nil }, os.ErrNotExist, "m-00003-of-00003.gguf"},
+		{"first shard missing", func(s []shard) { s[0].names = nil }, gguf.ErrShard, "no m-00001-of-00003.gguf"},
+		{"last shard missing", func(s []shard) { s[2].names = nil }, gguf.ErrShard, "no m-00003-of-00003.gguf"},
 		{"split.no wrong", func(s []shard) { s[2].no = uint16(0) }, gguf.ErrFormat, "m-00003-of-00003.gguf"},
 		{"split.no absent", func(s []shard) { s[2].no = nil }, gguf.ErrFormat, "split.no"},
 		{"split.count of one shard wrong", func(s []shard) { s[2].count = uint16(4) }, gguf.ErrFormat, "m-00003-of-00003.gguf"},
