@@ -69,7 +69,8 @@ func (t *turning) rotate(x []float32, dim int, p *model.Rope, r int) {
 
 // newRopeTable follows ggml's rope (ggml_rope_cache_init): the angle of pair i
 // is pos * base^(-2i/dim), divided by factors[i] if there are any, stretched
-// as scaling says.
+// as scaling says. For [model.ScalingLong] those factors are all: it is stretched
+// by Factor as [model.ScalingLinear] is, which is 1 in its files.
 func newRopeTable(r *model.Rope, factors []float32) ropeTable {
 	t := ropeTable{angle: make([]float64, r.Dim/2), scale: 1}
 	interpolate := 1 / float64(r.Factor)

@@ -53,7 +53,7 @@ var architectures = map[string]architecture{
 	// Llama 1 to 3.x, Mistral, Mixtral and their many relatives.
 	"llama": {
 		required: attention, dense: gated, experts: expert,
-		optional:   append([]Role{AttnOutBias, Output, RopeFactors}, qkvBiases...),
+		optional:   append([]Role{AttnOutBias, Output, RopeFactors, RopeLong, RopeShort}, qkvBiases...),
 		ignored:    []string{"attn_rot_embd.weight", "attn.rot_embd", "attention.rotary_emb.inv_freq"},
 		normalized: true,
 		defaults:   map[string]func(*keys) any{"expert_feed_forward_length": func(k *keys) any { return k.p.FFN }},

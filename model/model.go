@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,18 +136,29 @@ func (m *Model) takeTensors(a *architecture) error {
 	}
 	for i := range m.File.Tensors {
 		name := m.File.Tensors[i].Name
-		if !taken[name] && !slices.ContainsFunc(a.ignored, func(s string) bool { return strings.HasSuffix(name, s) }) {
+		switch {
+		case taken[name] || slices.ContainsFunc(a.ignored, func(s string) bool { return strings.HasSuffix(name, s) }):
+		case singleExpert.MatchString(name):
+			return fmt.Errorf("%w: tensor %q is one expert alone, as in files from before April 2024: convert the model again, or download a newer file", ErrUnsupported, name)
+		default:
 			return fmt.Errorf("%w: tensor %q has no place in a %s model of %d layers", ErrUnsupported, name, m.Arch, m.Params.Layers)
 		}
 	}
 	if g := &m.Global; missing == nil && (g.RopeLong == nil) != (g.RopeShort == nil) {
 		missing = fmt.Errorf("%w: one of tensors %q and %q is missing", ErrModel, names[RopeLong], names[RopeShort])
 	}
+	if missing == nil && m.Rope.Scaling == ScalingLong && m.Global.RopeLong == nil {
+		missing = fmt.Errorf("%w: metadata %q is %q, and tensor %q is missing", ErrModel, m.Arch+".rope.scaling.type", ScalingLong, names[RopeLong])
+	}
 	if m.Global.Output == nil && m.Global.Embedding != nil {
 		m.Global.Output = &Tensor{Tensor: m.Global.Embedding.Tensor}
 	}
 	return missing
 }
+
+// singleExpert matches the names of the matrices that hold all experts of a layer
+// today (https://github.com/ggml-org/llama.cpp/pull/6387).
+var singleExpert = regexp.MustCompile(`^blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight$`)
 
 // check reports whether t can be the tensor of role r.
 func (m *Model) check(t *gguf.Tensor, r Role) error {

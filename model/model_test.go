@@ -454,7 +454,8 @@ func TestNewRefuses(t *testing.T) {
 		{"rope betas the wrong way round", set("rope.scaling.yarn_beta_slow", float32(40)), model.ErrModel, `yarn_beta_fast`},
 		{"rope beta NaN", set("rope.scaling.yarn_beta_fast", nan), model.ErrModel, `"llama.rope.scaling.yarn_beta_fast" is NaN`},
 		{"rope original context 0", set("rope.scaling.original_context_length", uint32(0)), model.ErrModel, `original_context_length" is 0`},
-		{"unknown rope scaling", set("rope.scaling.type", "longrope"), model.ErrUnsupported, `"llama.rope.scaling.type" is "longrope"; supported are [none linear yarn]`},
+		{"unknown rope scaling", set("rope.scaling.type", "dynamic"), model.ErrUnsupported, `"llama.rope.scaling.type" is "dynamic"; supported are [none linear yarn longrope]`},
+		{"rope scaling without its factors", set("rope.scaling.type", "longrope"), model.ErrModel, `"llama.rope.scaling.type" is "longrope", and tensor "rope_factors_long.weight" is missing`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := tiny()
@@ -493,7 +494,7 @@ func TestNewRefusesArchitectures(t *testing.T) {
 				r.add(fmt.Sprintf("blk.0.ffn_up.%d.weight", i), gguf.Q4_0, 64, 64)
 			}
 			r.remove("blk.0.ffn_up_exps.weight")
-		}, model.ErrUnsupported, `tensor "blk.0.ffn_up.0.weight" has no place`},
+		}, model.ErrUnsupported, `tensor "blk.0.ffn_up.0.weight" is one expert alone, as in files from before April 2024: convert the model again`},
 		{"mixtral-Q4_0", "more used than there are", set("expert_used_count", uint32(5)), model.ErrModel, `"llama.expert_used_count" is 5`},
 		{"mixtral-Q4_0", "none used", set("expert_used_count", nil), model.ErrModel, `"llama.expert_used_count" is 0`},
 		{"mixtral-Q4_0", "another number of experts", set("expert_count", uint32(8)), model.ErrModel, `is [64 4], not [64 8]`},

@@ -111,6 +111,11 @@ const (
 	ScalingNone   Scaling = "none"
 	ScalingLinear Scaling = "linear"
 	ScalingYarn   Scaling = "yarn"
+	// ScalingLong divides each frequency by a factor of its own, from one of two
+	// tensors: [Global.RopeLong] and [Global.RopeShort] (LongRoPE,
+	// https://arxiv.org/abs/2402.13753). Those tensors alone say so too: files of
+	// Phi-3 from before the name was written have them and no rope.scaling.type.
+	ScalingLong Scaling = "longrope"
 )
 
 // Rope describes rotary position embedding (RoPE, https://arxiv.org/abs/2104.09864).
@@ -390,7 +395,7 @@ func (k *keys) rope() Rope {
 	if k.err != nil {
 		return r
 	}
-	if known := []Scaling{ScalingNone, ScalingLinear, ScalingYarn}; !slices.Contains(known, r.Scaling) {
+	if known := []Scaling{ScalingNone, ScalingLinear, ScalingYarn, ScalingLong}; !slices.Contains(known, r.Scaling) {
 		k.fail(fmt.Errorf("%w: metadata %q is %q; supported are %v", ErrUnsupported, k.name("rope.scaling.type"), r.Scaling, known))
 	}
 	switch {

@@ -52,7 +52,7 @@ var preTokenizers = func() map[string]preTokenizer {
 	add(preTokenizer{split: find(qwen35.match)}, "qwen35")
 	add(preTokenizer{split: find(seedCoder.match)}, "seed-coder")
 	add(preTokenizer{split: find(cased(1, false)), whole: true, addBOS: true}, "tekken")
-	add(preTokenizer{split: find(cased(3, true))}, "gpt-4o", "llama4", "kanana2", "minimax-m2")
+	add(preTokenizer{split: find(cased(3, true))}, "gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie")
 
 	newlines := find(class(isNewline).atMost(1))
 	add(preTokenizer{split: chain(newlines,
@@ -64,7 +64,7 @@ var preTokenizers = func() map[string]preTokenizer {
 		find(class(isHan).run), find(isNumber.atMost(1)))},
 		"deepseek-coder")
 	add(preTokenizer{split: chain(find(isNumber.atMost(3)), find(class(isKana).run), find(deepseek3))},
-		"deepseek-v3", "hunyuan-dense", "joyai-llm")
+		"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4")
 
 	add(preTokenizer{split: find(class(isBloom).after(isBlank))},
 		"bloom", "gpt3-finnish", "poro-chat")
