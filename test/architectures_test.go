@@ -2,18 +2,36 @@ package test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/layerpipe/layerpipe/model"
+	"github.com/layerpipe/layerpipe/model/gguf"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
 // identityTokens is more than a tile, so that a prompt is cut within a pass, and
 // far more than the reference models' windows.
 const identityTokens = 150
+
+// The models that come with the repository are of every architecture that can be
+// run, so that identity and golden hashes cover them all wherever the tests run.
+func TestCommittedArchitectures(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range references(t, committed) {
+		m, err := gguf.Open(r.model())
+		require.NoError(t, err)
+		arch, _, err := gguf.Get[string](m.Metadata, "general.architecture")
+		require.NoError(t, err)
+		require.NotEqual(t, "F32", r.Type, "identity leaves such models out")
+		seen[arch] = true
+	}
+	require.Equal(t, model.Architectures(), slices.Sorted(maps.Keys(seen)))
+}
 
 // For one reference model of each kind the logits are the same bits in one pass and token
 // by token, by layers and by tensors, with one thread and two, streamed and
