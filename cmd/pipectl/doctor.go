@@ -142,11 +142,7 @@ func (d *doctorCommand) checkModel(ctx context.Context, path string, options []p
 	for i := range f.Tensors {
 		total += f.Tensors[i].Size
 	}
-	files := "1 file"
-	if n := len(f.Paths); n > 1 {
-		files = fmt.Sprintf("%d files", n)
-	}
-	d.add("file", statusOK, "", "%s, %d tensors of %s, each complete", files, len(f.Tensors), size(total))
+	d.add("file", statusOK, "", "%s, %d tensors of %s, each complete", fileCount(len(f.Paths)), len(f.Tensors), size(total))
 
 	m, err := model.New(f)
 	if err != nil {

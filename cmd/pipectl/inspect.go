@@ -40,7 +40,9 @@ that cannot run. Without FILE it shows the demo model.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var m modelFlag
 			if len(args) > 0 {
-				m = modelFlag(args[0])
+				if m = modelFlag(args[0]); m == "" {
+					return usagef("no file name")
+				}
 			}
 			return i.run(cmd.OutOrStdout(), m)
 		},
@@ -298,7 +300,7 @@ func (r *inspection) write(w io.Writer) error {
 		order = "big-endian"
 	}
 	line("file", r.File)
-	line("format", fmt.Sprintf("GGUF %d, %s, %s in %d files, %d tensors, %s parameters", r.Version, order, size(r.Bytes), r.Shards, len(r.Tensors), amount(r.Parameters)))
+	line("format", fmt.Sprintf("GGUF %d, %s, %s in %s, %d tensors, %s parameters", r.Version, order, size(r.Bytes), fileCount(r.Shards), len(r.Tensors), amount(r.Parameters)))
 	if p := r.Params; p != nil {
 		line("model", fmt.Sprintf("%s %q: %d layers of width %d, feed-forward %d, %d heads and %d of keys, context %d, vocabulary %d",
 			p.Arch, p.Name, p.Layers, p.Dim, p.FFN, p.Heads, p.KVHeads, p.Context, p.Vocab))

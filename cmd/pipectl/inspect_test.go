@@ -14,7 +14,7 @@ func TestInspect(t *testing.T) {
 	emptyTemp(t)
 	text := succeed(t, "", "inspect")
 	for _, want := range []string{
-		`file       demo`, "GGUF 3, little-endian", "8 layers of width", `a text begins with 1 "<s>", ends with 2 "</s>"`,
+		`file       demo`, "GGUF 3, little-endian", " in 1 file, ", "8 layers of width", `a text begins with 1 "<s>", ends with 2 "</s>"`,
 		"chat       no template", "runs       yes", "\nMETADATA\ngeneral.architecture", `[1024] "<unk>", "<s>", "</s>"`, ", ...\n",
 		"\nBLOCKS\nlayer 0 ", "\noutput ", "\nblk.0.attn_q.weight ",
 	} {
@@ -87,12 +87,13 @@ func TestInspectTemplate(t *testing.T) {
 func TestInspectFails(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.gguf")
 	require.NoError(t, os.WriteFile(text, []byte("Once upon a time"), 0o600))
-	for _, path := range []string{text, text + ".absent"} {
+	for _, path := range []string{text, text + ".absent", filepath.Dir(text)} {
 		o := pipectl(t, "", "inspect", path)
 		require.Equal(t, exitFailed, o.code)
 		require.Empty(t, o.stdout)
 		require.Contains(t, o.stderr, filepath.Base(path))
 		require.Contains(t, o.stderr, "\nhint: ")
 	}
+	require.Equal(t, exitUsage, pipectl(t, "", "inspect", "").code, "a variable that is not set is not the demo")
 	require.Equal(t, exitUsage, pipectl(t, "", "inspect", "a", "b").code)
 }

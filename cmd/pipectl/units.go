@@ -48,3 +48,11 @@ func duration(seconds float64) string {
 	}
 	return scaled(seconds*1e6, 1000, "µs", "ms")
 }
+
+// fileCount writes of how many files a model is.
+func fileCount(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
