@@ -94,6 +94,11 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 	if err != nil {
 		return err
 	}
+	for id := range g.config.Sampling.Bias {
+		if int(id) >= e.model.Vocab {
+			return fmt.Errorf("bias of token %d: not in a vocabulary of %d", id, e.model.Vocab)
+		}
+	}
 	stop, err := newStopper(g.config.Stop)
 	if err != nil {
 		return err

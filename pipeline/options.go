@@ -17,6 +17,8 @@ const (
 	// maxThreads is more than any machine has cores; far beyond them a team
 	// only waits for itself.
 	maxThreads = 1024
+	// maxBuffers is more slots than any model has use for.
+	maxBuffers = 1 << 16
 )
 
 // An Option sets something about an [Engine] that [Open] makes. A value that
@@ -100,7 +102,12 @@ func WithMemory(m Memory) Option {
 // dequantizing and computing overlap. The default is the planner's choice. Asked
 // for without [WithMemory], all blocks are streamed.
 func WithBuffers(n int) Option {
-	return func(c *config) error { return atLeast(n, 1, "buffers", &c.buffers) }
+	return func(c *config) error {
+		if n > maxBuffers {
+			return fmt.Errorf("buffers %d: must be at most %d", n, maxBuffers)
+		}
+		return atLeast(n, 1, "buffers", &c.buffers)
+	}
 }
 
 // WithUnit sets what a block is, a layer or a tensor: smaller blocks need smaller

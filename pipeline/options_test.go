@@ -17,6 +17,7 @@ func TestOptionsRefused(t *testing.T) {
 		want   string
 	}{
 		{pipeline.WithBuffers(0), "buffers 0"},
+		{pipeline.WithBuffers(math.MaxInt), "must be at most 65536"},
 		{pipeline.WithThreads(-1), "threads -1"},
 		{pipeline.WithContext(0), "context 0"},
 		{pipeline.WithContextFor(0), "context 0"},
@@ -95,6 +96,9 @@ func TestGenerateEnds(t *testing.T) {
 
 	_, err = generate(pipeline.GenConfig{Tokens: []int32{1, 1024}})
 	require.ErrorContains(t, err, "token 1024")
+
+	_, err = generate(pipeline.GenConfig{Prompt: prompt, Sampling: sample.Config{Bias: map[int32]float32{1024: 1}}})
+	require.ErrorContains(t, err, "bias of token 1024")
 
 	_, err = generate(pipeline.GenConfig{Prompt: prompt, Sampling: sample.Config{Temperature: -1}})
 	require.ErrorContains(t, err, "temperature -1")

@@ -95,7 +95,7 @@ cache before the extension: out.ring-2.cold.json.`,
 	flags.StringVarP(&b.prompt, "prompt", "p", demo.Prompt, "`TEXT` to continue")
 	addParsed(flags, &b.predict, "predict", "n", "generate `N` tokens (default 16)", atLeast(2))
 	addParsed(flags, &b.rounds, "rounds", "", "run everything `N` times (default 3)", atLeast(1))
-	addParsed(flags, &b.threads, "threads", "", "`N` threads compute (default one for each CPU)", atLeast(1))
+	addParsed(flags, &b.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, 1024))
 	addParsed(flags, &b.only, "only", "", "measure only `WAYS`, separated by commas: "+strings.Join(wayNames(), ", "), parseWays)
 	b.trace.add(cmd)
 	b.progress.add(cmd)
@@ -186,8 +186,11 @@ func (b *benchCommand) run(ctx context.Context) (err error) {
 		return usagef("--json and --csv are forms of which one can be chosen")
 	}
 	for _, path := range []string{b.plot, string(b.trace)} {
-		if _, err := os.Stat(filepath.Dir(path)); path != "" && err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
+		if path == "" {
+			continue
+		}
+		if err := checkWritable(path); err != nil {
+			return err
 		}
 	}
 	path, release, err := b.model.file()
@@ -210,7 +213,7 @@ func (b *benchCommand) run(ctx context.Context) (err error) {
 // prepare measures the device and finds out what can be compared.
 func (b *benchCommand) prepare(ctx context.Context) (*benchReport, []way, error) {
 	r := &benchReport{Model: b.model.name(), Prompt: b.prompt, Predict: b.predict, Rounds: b.rounds, Same: true}
-	plan, err := pipeline.PlanFor(ctx, b.path, pipeline.WithContextFor(len(b.prompt)+2+b.predict))
+	plan, err := pipeline.PlanFor(ctx, b.path, pipeline.WithContextForPrompt(b.prompt, b.predict))
 	if err != nil {
 		return nil, nil, withHint(err, openHints)
 	}

@@ -99,6 +99,13 @@ func TestChatOnTerminal(t *testing.T) {
 
 	k, cmd = onTerminal(t, binary, args...)
 	k.see("> ")
+	k.press("/nonsense\rhalf" + ctrlC + ctrlC) // all at once
+	k.see("/nonsense is no command")
+	k.see("Ctrl-C again")
+	require.NoError(t, cmd.Wait(), k.seen)
+
+	k, cmd = onTerminal(t, binary, args...)
+	k.see("> ")
 	k.press(ctrlD)
 	require.NoError(t, cmd.Wait(), k.seen)
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -57,6 +59,8 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
 
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
+	var failed *fs.PathError // of help, which is written before a command begins
+	began = began || errors.As(err, &failed)
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE):
 		return exitOK // whoever read our output has had enough
@@ -76,9 +80,12 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
 	}
 }
 
+// unnamedFile is the path of a demo model that has no name.
+var unnamedFile = regexp.MustCompile(`/proc/\d+/fd/\d+`)
+
 // report writes err and what to do about it, unless it says so itself.
 func report(w io.Writer, err error, hint string) {
-	fmt.Fprintf(w, "pipectl: %s\n", strings.TrimSpace(err.Error()))
+	fmt.Fprintf(w, "pipectl: %s\n", unnamedFile.ReplaceAllLiteralString(strings.TrimSpace(err.Error()), "demo"))
 	var h hintedError
 	if errors.As(err, &h) {
 		hint = h.hint
@@ -101,15 +108,15 @@ func noArgs(hint string) cobra.PositionalArgs {
 	}
 }
 
-// What standard input may bring, lest an endless one fills the memory.
+// What an input may bring, lest an endless one fills the memory.
 const (
 	maxPrompt = 16 << 20 // bytes of a prompt or a message: millions of tokens
 	maxText   = 64 << 20 // bytes of a text to tokenize or to measure
 )
 
-// readAll reads r to its end, which must come within most bytes. A read cannot
-// be interrupted: when ctx ends first, it is left behind.
-func readAll(ctx context.Context, r io.Reader, most int64) (string, error) {
+// readAll reads r, which is called name, to its end, which must come within most
+// bytes. A read cannot be interrupted: when ctx ends first, it is left behind.
+func readAll(ctx context.Context, name string, r io.Reader, most int64) (string, error) {
 	var text []byte
 	var err error
 	done := make(chan struct{})
@@ -126,12 +133,12 @@ func readAll(ctx context.Context, r io.Reader, most int64) (string, error) {
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
-		return "", fmt.Errorf("standard input: %w", err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return string(text), nil
 }
 
-// errTooLong reports that standard input did not end within most bytes.
+// errTooLong reports that an input did not end within most bytes.
 func errTooLong(most int64) error {
 	return fmt.Errorf("it goes on after %s, more is not taken", size(most))
 }

@@ -86,12 +86,12 @@ func (d *doctorCommand) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	path, release, err := d.engine.model.file()
-	if err != nil {
-		return err
+	if path, release, err := d.engine.model.file(); err != nil {
+		d.fail("file", err, nil)
+	} else {
+		defer func() { _ = release() }() // it matters to nobody
+		d.checkModel(ctx, path, options)
 	}
-	defer func() { err = errors.Join(err, release()) }()
-	d.checkModel(ctx, path, options)
 	d.checkMachine()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

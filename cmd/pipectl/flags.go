@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -96,7 +95,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.model.add(cmd)
 	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", pipeline.ParseMemory)
-	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", atLeast(1))
+	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", between(1, 1<<16))
 	addParsed(flags, &f.unit, "unit", "", "stream a `UNIT` at a time, layer or tensor: a layer needs larger slots, a tensor more reads (default as planned)", func(s string) (model.Unit, error) {
 		if u := model.Unit(s); u == model.UnitLayer || u == model.UnitTensor {
 			return u, nil
@@ -190,8 +189,8 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 		return err
 	}
 	if f.trace != "" {
-		if _, err := os.Stat(filepath.Dir(string(f.trace))); err != nil { // before hours of work
-			return fmt.Errorf("write %s: %w", f.trace, err)
+		if err := checkWritable(string(f.trace)); err != nil {
+			return err
 		}
 		options = append(options, pipeline.WithTrace())
 	}

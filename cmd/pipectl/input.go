@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -192,19 +193,20 @@ func (e *editor) Read(p []byte) (int, error) {
 	if len(e.waiting) == 0 {
 		typed := make([]byte, 256)
 		n, err := e.in.Read(typed)
-		if err != nil {
+		if err != nil || n == 0 {
 			return 0, err
 		}
-		for _, b := range typed[:n] {
-			if b == ctrlC {
-				e.interrupted = true
-				e.waiting = append(e.waiting, clearAndEnter...)
-				continue
-			}
-			e.waiting = append(e.waiting, b)
-		}
+		e.waiting = typed[:n]
 	}
-	n := copy(p, e.waiting)
+	if e.waiting[0] == ctrlC {
+		e.interrupted, e.waiting = true, e.waiting[1:]
+		return copy(p, clearAndEnter), nil
+	}
+	n := bytes.IndexByte(e.waiting, ctrlC) // what was typed before belongs to the line before
+	if n < 0 {
+		n = len(e.waiting)
+	}
+	n = copy(p, e.waiting[:n])
 	e.waiting = e.waiting[n:]
 	return n, nil
 }

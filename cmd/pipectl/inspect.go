@@ -36,7 +36,12 @@ and all that would keep it from running. It reads no weights, and works on files
 that cannot run. Without FILE it shows the demo model.`,
 		Example: `  pipectl inspect model.gguf
   pipectl inspect model.gguf --json | jq '.blocks[0]'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return hintedError{fmt.Errorf("unexpected argument %q", args[1]), "one file at a time"}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var m modelFlag
 			if len(args) > 0 {

@@ -119,6 +119,18 @@ func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writ
 	return nil
 }
 
+// checkWritable finds out before hours of work what would keep [writeFile] from
+// path.
+func checkWritable(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("write %s: a directory", path)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
 // writeFile gives path what fill writes, or leaves it as it was if fill fails.
 // A path that exists and is no regular file, such as a pipe, is written to
 // directly.

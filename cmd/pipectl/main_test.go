@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -133,6 +135,9 @@ func TestUsage(t *testing.T) {
 		"no buffers":                {[]string{"run", "--buffers", "0"}, []string{`"--buffers"`, "at least 1"}},
 		"buffers not a number":      {[]string{"run", "--buffers", "two"}, []string{`"two"`, "not an integer"}},
 		"buffers beyond an int":     {[]string{"run", "--buffers", "99999999999999999999"}, []string{"out of range"}},
+		"more buffers than blocks":  {[]string{"run", "--buffers", "9223372036854775807"}, []string{`"--buffers"`, "at most 65536"}},
+		"threads of bench":          {[]string{"bench", "--threads", "9999"}, []string{"at most 1024"}},
+		"two files":                 {[]string{"inspect", "a", "b"}, []string{`"b"`, "one file at a time"}},
 		"predict":                   {[]string{"run", "-n", "-2"}, []string{"--predict", "at least -1"}},
 		"no threads":                {[]string{"run", "--threads", "0"}, []string{"--threads"}},
 		"no context":                {[]string{"run", "--ctx", "0"}, []string{"--ctx"}},
@@ -243,6 +248,47 @@ func TestInterruptedRead(t *testing.T) {
 	require.Equal(t, exitInterrupted, run(ctx, []string{"tokenize"}, r, &stdout, &stderr))
 	require.Equal(t, "pipectl: interrupted\n", stderr.String())
 	require.Empty(t, stdout.String())
+}
+
+// What goes wrong later says so in terms of the command line.
+func TestFails(t *testing.T) {
+	emptyTemp(t)
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		args []string
+		want string // in the message
+	}{
+		"memory for the demo model": {[]string{"run", "--memory", "1MiB"}, "pipectl: demo: pipeline: not enough memory"},
+		"context beyond memory":     {[]string{"run", "--ctx", "9223372036854775807"}, "not enough memory"},
+		"bias of no token":          {[]string{"run", "--logit-bias", "1024=1"}, "bias of token 1024: not in a vocabulary of 1024"},
+		"trace to a directory":      {[]string{"run", "--trace", dir}, dir + ": a directory"},
+		"plot to a directory":       {[]string{"bench", "--plot", dir}, dir + ": a directory"},
+		"trace to nowhere":          {[]string{"run", "--trace", filepath.Join(dir, "absent", "x")}, "absent"},
+		"a directory for a text":    {[]string{"perplexity", "-f", dir}, dir},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if runtime.GOOS != "linux" && strings.HasSuffix(name, "demo model") {
+				t.Skip("it has a name there")
+			}
+			o := pipectl(t, "", tc.args...)
+			require.Equal(t, exitFailed, o.code, o.stderr)
+			require.Empty(t, o.stdout)
+			require.Contains(t, o.stderr, tc.want)
+			require.NotContains(t, o.stderr, "/proc/")
+		})
+	}
+}
+
+// A full disk is no wrong usage.
+func TestVersionDoesNotFit(t *testing.T) {
+	full := writerFunc(func([]byte) (int, error) {
+		return 0, &fs.PathError{Op: "write", Path: "stdout", Err: errors.New("full")}
+	})
+	for _, args := range [][]string{{"version"}, {"--version"}, {"completion", "bash"}} {
+		var stderr bytes.Buffer
+		require.Equal(t, exitFailed, run(t.Context(), args, strings.NewReader(""), full, &stderr))
+		require.Equal(t, "pipectl: write stdout: full\n", stderr.String())
+	}
 }
 
 // zeros is an input that never ends.

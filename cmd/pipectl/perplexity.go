@@ -121,13 +121,17 @@ func (p *perplexityCommand) run(cmd *cobra.Command) error {
 
 func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
 	if p.file != "" {
-		text, err := os.ReadFile(p.file)
-		return string(text), err
+		f, err := os.Open(p.file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		return readAll(cmd.Context(), p.file, f, maxText)
 	}
 	if isTerminal(cmd.InOrStdin()) {
 		return "", usageError{hintedError{errors.New("no text"), "name a file with -f, or redirect standard input"}}
 	}
-	return readAll(cmd.Context(), cmd.InOrStdin(), maxText)
+	return readAll(cmd.Context(), "standard input", cmd.InOrStdin(), maxText)
 }
 
 // A measurement is one run.

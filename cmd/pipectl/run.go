@@ -103,7 +103,7 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 // readPrompt takes the prompt from stdin, or else the demo model's.
 func (r *runCommand) readPrompt(ctx context.Context, stdin io.Reader) error {
 	if !isTerminal(stdin) {
-		text, err := readAll(ctx, stdin, maxPrompt)
+		text, err := readAll(ctx, "standard input", stdin, maxPrompt)
 		if err != nil {
 			return err
 		}
@@ -156,6 +156,8 @@ func (r *runCommand) writeText(tokens iter.Seq2[pipeline.Token, error], hide fun
 	defer func() {
 		if began && isTerminal(r.stdout) {
 			fmt.Fprintln(r.stdout)
+		} else if began && sameFile(r.stdout, r.stderr) { // the statistics begin a line there too
+			fmt.Fprintln(r.stderr)
 		}
 	}()
 	for t, err := range tokens {

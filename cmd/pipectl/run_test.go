@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +76,17 @@ func TestRunText(t *testing.T) {
 		require.Contains(t, o.stderr, want)
 	}
 	require.NotContains(t, o.stderr, demo.Prompt, "echo without a terminal")
+}
+
+// Where both go to one file, text and statistics do not share a line.
+func TestRunToOneFile(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.Equal(t, exitOK, run(t.Context(), []string{"run", "--temp", "0", "-n", "2"}, strings.NewReader(""), f, f))
+	out, err := os.ReadFile(f.Name())
+	require.NoError(t, err)
+	require.Contains(t, string(out), " there was\nprompt  ")
 }
 
 func TestPrompt(t *testing.T) {

@@ -56,7 +56,7 @@ func (t *tokenizeCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	text := strings.Join(args, " ")
 	if len(args) == 0 {
-		if text, err = readAll(cmd.Context(), cmd.InOrStdin(), maxText); err != nil {
+		if text, err = readAll(cmd.Context(), "standard input", cmd.InOrStdin(), maxText); err != nil {
 			return err
 		}
 	}
