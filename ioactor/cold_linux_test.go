@@ -57,9 +57,7 @@ func BenchmarkCold(b *testing.B) {
 	}
 	rawPass()
 
-	direct := func(chunk int64, inFlight int) readertest.Opener {
-		return openDirect(ioactor.DirectOptions{Chunk: chunk, InFlight: inFlight})
-	}
+	direct := func(chunk int64) readertest.Opener { return openDirect(ioactor.DirectOptions{Chunk: chunk}) }
 	faulty := func(f ioactor.DirectFaults) readertest.Opener {
 		return func(paths []string) (ioactor.Backend, error) {
 			return backend(ioactor.OpenFaultyDirect(paths, ioactor.DirectOptions{}, f))
@@ -70,16 +68,11 @@ func BenchmarkCold(b *testing.B) {
 		open     readertest.Opener
 		ordinary bool // pages
 	}{
-		{name: "direct", open: direct(0, 0)},
-		{name: "direct/1 MiB", open: direct(1<<20, 1)},
-		{name: "direct/1 MiB x 4", open: direct(1<<20, 4)},
-		{name: "direct/4 MiB", open: direct(4<<20, 1)},
-		{name: "direct/4 MiB x 2", open: direct(4<<20, 2)},
-		{name: "direct/4 MiB x 4", open: direct(4<<20, 4)},
-		{name: "direct/8 MiB", open: direct(8<<20, 1)},
-		{name: "direct/16 MiB x 2", open: direct(16<<20, 2)},
-		{name: "direct/ordinary pages", open: direct(0, 0), ordinary: true},
-		{name: "direct/ordinary pages, 4 MiB x 4", open: direct(4<<20, 4), ordinary: true},
+		{name: "direct", open: direct(0)},
+		{name: "direct/1 MiB", open: direct(1 << 20)},
+		{name: "direct/4 MiB", open: direct(4 << 20)},
+		{name: "direct/8 MiB", open: direct(8 << 20)},
+		{name: "direct/ordinary pages", open: direct(0), ordinary: true},
 		{name: "refused/uncached", open: faulty(ioactor.DirectFaults{AtOpen: unix.EINVAL})},
 		{name: "refused/dropping", open: faulty(ioactor.DirectFaults{AtOpen: unix.EINVAL, Uncached: unix.EOPNOTSUPP})},
 		{name: "pread/none", open: openPread(ioactor.HintNone)},

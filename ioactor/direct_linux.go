@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,7 +51,7 @@ func preadUncached(fd int, p []byte, off int64) (int, error) {
 }
 
 // A readMode is a way to read a file. Each next one works in more places.
-type readMode int32
+type readMode int
 
 const (
 	direct   readMode = iota
@@ -60,12 +59,11 @@ const (
 	dropping          // buffered, and dropped from the page cache behind
 )
 
-// A directFile is read by several goroutines at once.
 type directFile struct {
 	f       *os.File
 	fd      int
 	sys     directSystem
-	mode    atomic.Int32
+	mode    readMode
 	refused func(reason string)
 }
 
@@ -97,8 +95,7 @@ func refuses(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
 }
 
-// giveUp makes the file one that is read through the page cache. It may be
-// called by all who read the file.
+// giveUp makes the file one that is read through the page cache.
 func (d *directFile) giveUp(how string) error {
 	flags, err := unix.FcntlInt(uintptr(d.fd), unix.F_GETFL, 0)
 	if err == nil {
@@ -107,7 +104,7 @@ func (d *directFile) giveUp(how string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: leave O_DIRECT: %w", d.f.Name(), err)
 	}
-	d.mode.CompareAndSwap(int32(direct), int32(uncached))
+	d.mode = uncached
 	d.refused(fmt.Sprintf("direct reads: %s: its file system refuses them (%s): it is read through the page cache, which takes longer", d.f.Name(), how))
 	return nil
 }
@@ -122,21 +119,20 @@ func (d *directFile) read(ctx context.Context, p []byte, off int64, need int) er
 		}
 		// After a short read that ends within a page, the page is read again.
 		from := done / Align * Align
-		mode := readMode(d.mode.Load())
-		n, err := d.pread(mode, p[from:], off+int64(from))
+		n, err := d.pread(p[from:], off+int64(from))
 		switch {
 		case err == nil && from+n > done:
 			done, idle = from+n, 0
 			continue
 		case err == nil:
 			err = io.ErrUnexpectedEOF
-		case refuses(err) && mode == direct:
+		case refuses(err) && d.mode == direct:
 			if err = d.giveUp("at the first read"); err == nil {
 				continue
 			}
 			return err
-		case refuses(err) && mode == uncached:
-			d.mode.CompareAndSwap(int32(uncached), int32(dropping))
+		case refuses(err) && d.mode == uncached:
+			d.mode = dropping
 			continue
 		case transient(err) && idle < maxIdle:
 			idle++
@@ -149,8 +145,8 @@ func (d *directFile) read(ctx context.Context, p []byte, off int64, need int) er
 	return nil
 }
 
-func (d *directFile) pread(mode readMode, p []byte, off int64) (int, error) {
-	switch mode {
+func (d *directFile) pread(p []byte, off int64) (int, error) {
+	switch d.mode {
 	case direct:
 		return d.sys.pread(d.fd, p, off)
 	case uncached:

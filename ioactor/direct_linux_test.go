@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -35,8 +34,8 @@ func TestDirectRefused(t *testing.T) {
 		{"at open, on an older kernel", ioactor.DirectFaults{AtOpen: unix.EINVAL, Uncached: unix.EOPNOTSUPP}, "(at open)"},
 		{"at the first read, on an old kernel", ioactor.DirectFaults{AtRead: unix.EINVAL, Uncached: unix.ENOSYS}, "(at the first read)"},
 	} {
-		for _, o := range []ioactor.DirectOptions{{}, {Chunk: 64 << 10, InFlight: 4}} {
-			t.Run(fmt.Sprintf("%s, %d in flight", tc.name, o.InFlight), func(t *testing.T) {
+		for _, o := range []ioactor.DirectOptions{{}, {Chunk: 64 << 10}} {
+			t.Run(fmt.Sprintf("%s, chunks of %d", tc.name, o.Chunk), func(t *testing.T) {
 				const size = 3 << 20
 				path := writePattern(t, size)
 				d, err := ioactor.OpenFaultyDirect([]string{path, path}, o, tc.f)
@@ -60,9 +59,9 @@ func TestDirectBuffered(t *testing.T) {
 		f    ioactor.DirectFaults
 	}{
 		{"uncached", ioactor.DirectOptions{Chunk: 64 << 10}, ioactor.DirectFaults{AtOpen: unix.EINVAL}},
-		{"refused at the first read, uncached, 4 in flight", ioactor.DirectOptions{Chunk: 64 << 10, InFlight: 4}, ioactor.DirectFaults{AtRead: unix.EINVAL}},
+		{"refused at the first read, uncached", ioactor.DirectOptions{Chunk: 64 << 10}, ioactor.DirectFaults{AtRead: unix.EINVAL}},
 		{"refused at the first read, dropping", ioactor.DirectOptions{}, ioactor.DirectFaults{AtRead: unix.EINVAL, Uncached: unix.EOPNOTSUPP}},
-		{"dropping, 4 in flight", ioactor.DirectOptions{Chunk: 64 << 10, InFlight: 4}, ioactor.DirectFaults{AtOpen: unix.EINVAL, Uncached: unix.EOPNOTSUPP}},
+		{"dropping", ioactor.DirectOptions{Chunk: 64 << 10}, ioactor.DirectFaults{AtOpen: unix.EINVAL, Uncached: unix.EOPNOTSUPP}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			readertest.Run(t, func(paths []string) (ioactor.Backend, error) {
@@ -152,94 +151,55 @@ func TestDirectReads(t *testing.T) {
 			return min(n, int(max(0, 5100-off))), err
 		}, want: io.ErrUnexpectedEOF, says: ": byte "},
 	} {
-		for _, o := range []ioactor.DirectOptions{{Chunk: 256 << 10}, {Chunk: 64 << 10, InFlight: 3}} {
-			t.Run(fmt.Sprintf("%s, %d in flight", tc.name, max(1, o.InFlight)), func(t *testing.T) {
-				path := writePattern(t, size)
-				var calls atomic.Int64
-				d, err := ioactor.OpenFaultyDirect([]string{path}, o, ioactor.DirectFaults{Pread: func(p []byte, off int64, read func([]byte, int64) (int, error)) (int, error) {
-					if off%4096 != 0 || len(p)%4096 != 0 || uintptr(unsafe.Pointer(&p[0]))%4096 != 0 || int64(len(p)) > o.Chunk {
-						return -1, fmt.Errorf("read of %d bytes from %d into %p", len(p), off, p)
-					}
-					return tc.do(calls.Add(1), p, off, read)
-				}})
-				require.NoError(t, err)
-				defer func() { require.NoError(t, d.Close()) }()
-				if tc.want == nil {
-					loadPattern(t, d, extents...)
-					require.NotZero(t, calls.Load())
-					return
+		t.Run(tc.name, func(t *testing.T) {
+			const chunk = 256 << 10
+			path := writePattern(t, size)
+			var calls int64
+			d, err := ioactor.OpenFaultyDirect([]string{path}, ioactor.DirectOptions{Chunk: chunk}, ioactor.DirectFaults{Pread: func(p []byte, off int64, read func([]byte, int64) (int, error)) (int, error) {
+				if off%4096 != 0 || len(p)%4096 != 0 || uintptr(unsafe.Pointer(&p[0]))%4096 != 0 || len(p) > chunk {
+					return -1, fmt.Errorf("read of %d bytes from %d into %p", len(p), off, p)
 				}
-				s := slotFor(t, extents)
-				err = d.Load(t.Context(), &ioactor.Block{Extents: extents}, s)
-				require.ErrorIs(t, err, tc.want)
-				says := tc.says
-				if o.InFlight > 1 {
-					says = ": byte " // of any of the reads that fail
-				}
-				require.ErrorContains(t, err, "read "+path+says)
-			})
-		}
+				calls++
+				return tc.do(calls, p, off, read)
+			}})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			if tc.want == nil {
+				loadPattern(t, d, extents...)
+				require.NotZero(t, calls)
+				return
+			}
+			s := slotFor(t, extents)
+			err = d.Load(t.Context(), &ioactor.Block{Extents: extents}, s)
+			require.ErrorIs(t, err, tc.want)
+			require.ErrorContains(t, err, "read "+path+tc.says)
+		})
 	}
 }
 
-// As many reads are under way at once as were asked for, and no more: the
-// first ones wait for each other.
-func TestDirectInFlight(t *testing.T) {
-	const n, size = 4, 1 << 20
-	path := writePattern(t, size)
-	var now, most, calls atomic.Int64
-	all := make(chan struct{})
-	d, err := ioactor.OpenFaultyDirect([]string{path}, ioactor.DirectOptions{Chunk: 4096, InFlight: n}, ioactor.DirectFaults{Pread: func(p []byte, off int64, read func([]byte, int64) (int, error)) (int, error) {
-		most.Store(max(most.Load(), now.Add(1)))
-		defer now.Add(-1)
-		if calls.Add(1) == n {
-			close(all)
-		}
-		<-all
-		return read(p, off)
-	}})
-	require.NoError(t, err)
-	loadPattern(t, d, ioactor.Extent{Off: 0, Size: size})
-	require.LessOrEqual(t, most.Load(), int64(n))
-	require.NoError(t, d.Close())
-}
-
-// A load that is told to stop ends with the reads that are under way, and
-// nothing writes into the slot after it.
+// A load that is told to stop ends with the read that is under way.
 func TestDirectCancelled(t *testing.T) {
 	const size, chunk = 1 << 20, 64 << 10
 	boom := errors.New("boom")
 	path := writePattern(t, size)
-	for _, inFlight := range []int{1, 4} {
-		for at := int64(1); at <= size/chunk; at++ {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			var calls, late, now atomic.Int64
-			d, err := ioactor.OpenFaultyDirect([]string{path}, ioactor.DirectOptions{Chunk: chunk, InFlight: inFlight}, ioactor.DirectFaults{Pread: func(p []byte, off int64, read func([]byte, int64) (int, error)) (int, error) {
-				now.Add(1)
-				defer now.Add(-1)
-				if ctx.Err() != nil {
-					late.Add(1)
-				}
-				if calls.Add(1) == at {
-					cancel(boom)
-				}
-				return read(p, off)
-			}})
-			require.NoError(t, err)
-			extents := []ioactor.Extent{{Off: 0, Size: size}}
-			s := slotFor(t, extents)
-			err = d.Load(ctx, &ioactor.Block{Extents: extents}, s)
-			require.Zero(t, now.Load(), "a read is still under way")
-			require.Less(t, late.Load(), int64(inFlight), "reads that had looked at the context just before")
-			if calls.Load() < size/chunk {
-				require.ErrorIs(t, err, boom)
+	for at := 1; at <= size/chunk; at++ {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		calls := 0
+		d, err := ioactor.OpenFaultyDirect([]string{path}, ioactor.DirectOptions{Chunk: chunk}, ioactor.DirectFaults{Pread: func(p []byte, off int64, read func([]byte, int64) (int, error)) (int, error) {
+			if calls++; calls == at {
+				cancel(boom)
 			}
-			if inFlight == 1 {
-				require.Equal(t, at, calls.Load())
-			}
-			require.NoError(t, d.Close())
-			cancel(nil)
+			return read(p, off)
+		}})
+		require.NoError(t, err)
+		extents := []ioactor.Extent{{Off: 0, Size: size}}
+		err = d.Load(ctx, &ioactor.Block{Extents: extents}, slotFor(t, extents))
+		require.Equal(t, at, calls)
+		if at < size/chunk {
+			require.ErrorIs(t, err, boom)
 		}
+		require.NoError(t, d.Close())
+		cancel(nil)
 	}
 }
 

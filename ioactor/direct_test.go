@@ -28,9 +28,7 @@ func TestDirect(t *testing.T) {
 		{"defaults", ioactor.DirectOptions{}},
 		{"least chunk", ioactor.DirectOptions{Chunk: 1}},
 		{"a chunk that is no power of two", ioactor.DirectOptions{Chunk: 3*4096 - 1}},
-		{"least chunk, 3 in flight", ioactor.DirectOptions{Chunk: 4096, InFlight: 3}},
-		{"1 MiB, 2 in flight", ioactor.DirectOptions{Chunk: 1 << 20, InFlight: 2}},
-		{"more in flight than chunks", ioactor.DirectOptions{InFlight: 32}},
+		{"1 MiB", ioactor.DirectOptions{Chunk: 1 << 20}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { readertest.Run(t, openDirect(tc.o)) })
 	}
@@ -43,8 +41,6 @@ func TestDirectOptions(t *testing.T) {
 	}{
 		{ioactor.DirectOptions{Chunk: -1}, "chunk of -1 bytes"},
 		{ioactor.DirectOptions{Chunk: 1<<30 + 1}, "chunk of 1073741825 bytes"},
-		{ioactor.DirectOptions{InFlight: -1}, "-1 in flight"},
-		{ioactor.DirectOptions{InFlight: 257}, "257 in flight"},
 	} {
 		_, err := ioactor.OpenDirect([]string{filepath.Join(t.TempDir(), "absent")}, tc.o)
 		require.ErrorContains(t, err, tc.want)

@@ -11,21 +11,23 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/layerpipe/layerpipe/ring"
 )
 
 // ProbeOptions bounds a [Probe].
 type ProbeOptions struct {
 	Time  time.Duration // after which no further read is begun; zero means half a second
-	Bytes int64         // that are read at most, at least one region's; zero means 1 GiB
+	Bytes int64         // that are read at most, at least a few regions' of 8 MiB; zero means 1 GiB
 }
 
 // A ProbeResult says how fast a file can be streamed.
 type ProbeResult struct {
 	BytesPerSecond float64       `json:"bytes_per_second"` // with Chunk and InFlight
 	Chunk          int64         `json:"chunk"`            // for [DirectOptions]
-	InFlight       int           `json:"in_flight"`
-	Bytes          int64         `json:"bytes"` // read by the probe in all
+	InFlight       int           `json:"in_flight"`        // loads at once: as many backends for the [Reader]
+	Bytes          int64         `json:"bytes"`            // read by the probe in all
 	Time           time.Duration `json:"time_nanos"`
 	// Device says that the reads came from the device. If not, Reason says what
 	// was measured in its place, in words for the user. A machine below this one
@@ -38,31 +40,36 @@ type ProbeResult struct {
 	HugePages bool `json:"huge_pages"`
 }
 
-// trials are the ways to read that a probe compares, the ones to prefer first:
-// the smaller chunk can be cancelled sooner, and one read at a time needs no
-// goroutines.
-var trials = []DirectOptions{
-	{Chunk: 4 << 20, InFlight: 1},
-	{Chunk: 8 << 20, InFlight: 1},
-	{Chunk: 16 << 20, InFlight: 1},
-	{Chunk: 4 << 20, InFlight: 2},
-	{Chunk: 4 << 20, InFlight: 4},
-	{Chunk: 1 << 20, InFlight: 1},
-	{Chunk: 1 << 20, InFlight: 4},
-	{Chunk: 256 << 10, InFlight: 4},
+// A trial is a way to read that a probe compares with others.
+type trial struct {
+	chunk    int64
+	inFlight int
+}
+
+// trials are the ones to prefer first. A probe reads on an idle machine, but a
+// pass reads while all cores compute: then who reads waits for a core after each
+// read, so that few large reads, and a second one in flight, keep a device busy
+// that many small ones, one at a time, do not. A disk that seeks between two
+// reads at once prefers one.
+var trials = []trial{
+	{8 << 20, 2},
+	{8 << 20, 1},
+	{1 << 20, 2},
+	{256 << 10, 2},
 }
 
 const (
-	// maxRegion is what one trial reads at a time: the largest of the chunks,
-	// or four at once of 4 MiB.
-	maxRegion = 16 << 20
+	// maxRegion is what a load of a probe reads: the largest of the chunks.
+	maxRegion   = 8 << 20
+	maxInFlight = 2
 	// minReads is how many reads a second there shall be on a slow device.
 	minReads = 40
 	// comparing is the share of the time for comparing the ways to read. The
 	// rest measures the one that is chosen.
 	comparing = 0.4
-	// clearly is how much faster than one before it in trials a way must be.
-	clearly = 1.05
+	// clearly is how much faster than one before it in trials a way must be: more
+	// than a device that others use too makes of a few reads by chance.
+	clearly = 1.2
 )
 
 // Probe measures how fast the file at path can be read by [Direct], and which
@@ -92,60 +99,42 @@ func probe(ctx context.Context, path string, o ProbeOptions, sys directSystem) (
 	p := newProber(fi.Size())
 
 	huge := ring.HugeBytes()
-	slots, err := ring.New(1, maxRegion, 0) // of a small file too: small slots have no huge pages
-	if err != nil {
-		return r, err
-	}
-	defer slots.Close()
-	s, err := slots.Acquire(ctx, nil)
-	if err != nil {
-		return r, err
-	}
-	defer s.Free()
-	for i := 0; i < len(s.Load()); i += Align {
-		s.Load()[i] = 0 // that the system brings the memory is not measured
-	}
-	r.HugePages = ring.HugeBytes()-huge >= maxRegion/2
-
-	backends := make([]*Direct, 0, len(trials))
+	lanes, err := newProbeLanes(ctx, path, sys)
 	defer func() {
-		for _, d := range backends {
-			if closeErr := d.Close(); err == nil {
-				err = closeErr
+		for _, l := range lanes {
+			if closed := l.close(); err == nil {
+				err = closed
 			}
 		}
 	}()
-	for _, t := range trials {
-		d, err := openDirect([]string{path}, t, sys)
-		if err != nil {
-			return r, err
-		}
-		backends = append(backends, d)
-	}
-
-	p.start = time.Now()
-	fromStorage, counted, err := p.check(ctx, backends[0], s)
 	if err != nil {
 		return r, err
 	}
-	r.Device, r.Reason = source(path, backends[0].Note(), fromStorage, counted)
+	r.HugePages = ring.HugeBytes()-huge >= maxInFlight*maxRegion/2
+
+	p.start = time.Now()
+	fromStorage, counted, err := p.check(ctx, lanes[0])
+	if err != nil {
+		return r, err
+	}
+	r.Device, r.Reason = source(path, lanes[0].direct.Note(), fromStorage, counted)
 
 	speeds := make([][]float64, len(trials))
 	for turn := 0; turn == 0 || p.goesOn(o, comparing); turn++ {
 		i := turn % len(trials)
 		began := time.Now()
-		n, err := p.read(ctx, backends[i], s)
+		n, err := p.read(ctx, lanes, trials[i])
 		if err != nil {
 			return r, err
 		}
 		speeds[i] = append(speeds[i], float64(n)/max(time.Since(began), 1).Seconds())
 	}
 	best := prefer(speeds)
-	r.Chunk, r.InFlight, r.BytesPerSecond = trials[best].Chunk, trials[best].InFlight, median(speeds[best])
+	r.Chunk, r.InFlight, r.BytesPerSecond = trials[best].chunk, trials[best].inFlight, median(speeds[best])
 
 	var line line
 	for p.goesOn(o, 1) {
-		n, err := p.read(ctx, backends[best], s)
+		n, err := p.read(ctx, lanes, trials[best])
 		if err != nil {
 			return r, err
 		}
@@ -196,13 +185,62 @@ func (l *line) add(seconds, bytes float64) {
 
 func (l *line) slope() float64 { return (l.n*l.xy - l.x*l.y) / (l.n*l.xx - l.x*l.x) }
 
+// A probeLane is one of the loads that a probe has in flight.
+type probeLane struct {
+	direct *Direct
+	ring   *ring.Ring
+	slot   *ring.Slot
+	block  Block
+}
+
+// newProbeLanes returns lanes with slots that have been written once: that the
+// system brings the memory is not measured. The caller closes those that it
+// returns, also with an error.
+func newProbeLanes(ctx context.Context, path string, sys directSystem) (lanes []*probeLane, err error) {
+	for range maxInFlight {
+		l := &probeLane{block: Block{Name: "probe"}}
+		lanes = append(lanes, l)
+		if l.ring, err = ring.New(1, maxRegion, 0); err != nil { // of a small file too: small slots have no huge pages
+			return lanes, err
+		}
+		if l.slot, err = l.ring.Acquire(ctx, nil); err != nil {
+			return lanes, err
+		}
+		for i := 0; i < len(l.slot.Load()); i += Align {
+			l.slot.Load()[i] = 0
+		}
+		if l.direct, err = openDirect([]string{path}, DirectOptions{}, sys); err != nil {
+			return lanes, err
+		}
+	}
+	return lanes, nil
+}
+
+func (l *probeLane) close() (err error) {
+	if l.direct != nil {
+		err = l.direct.Close()
+	}
+	if l.slot != nil {
+		l.slot.Free()
+	}
+	if l.ring != nil {
+		l.ring.Close()
+	}
+	return err
+}
+
+func (l *probeLane) load(ctx context.Context, e Extent, chunk int64) error {
+	l.block.Extents = append(l.block.Extents[:0], e)
+	l.direct.opts.Chunk = chunk
+	return l.direct.Load(ctx, &l.block, l.slot)
+}
+
 // A prober reads random regions of a file, each once.
 type prober struct {
 	size, region int64
 	order        []int // numbers of the regions that are left
 	start        time.Time
 	bytes        int64 // read so far
-	block        Block
 }
 
 // maxRegions bounds the list of them: more than any probe reads.
@@ -210,19 +248,33 @@ const maxRegions = 1 << 16
 
 func newProber(size int64) *prober {
 	p := &prober{size: size}
-	p.region = min(maxRegion, max(Align, size/int64(len(trials)+1)/Align*Align))
+	p.region = min(maxRegion, max(Align, size/int64(2*len(trials)+1)/Align*Align))
 	p.order = rand.Perm(int(min(max(1, size/p.region), maxRegions)))
 	return p
 }
 
-// read loads the next region, and returns how much of it.
-func (p *prober) read(ctx context.Context, d *Direct, s *ring.Slot) (int64, error) {
-	off := int64(p.order[0]) * p.region
+// next is what to read next.
+func (p *prober) next() Extent {
+	e := Extent{Off: int64(p.order[0]) * p.region}
 	p.order = p.order[1:]
-	n := min(p.region, p.size-off, p.pace())
-	p.block = Block{Name: "probe", Extents: append(p.block.Extents[:0], Extent{Off: off, Size: n})}
+	e.Size = min(p.region, p.size-e.Off, p.pace())
+	return e
+}
+
+// read loads the next regions, at once as t says, and returns how much that was.
+func (p *prober) read(ctx context.Context, lanes []*probeLane, t trial) (n int64, err error) {
+	g, all := errgroup.WithContext(ctx)
+	for _, l := range lanes[:min(t.inFlight, len(p.order))] {
+		e := p.next()
+		n += e.Size
+		g.Go(func() error { return l.load(all, e, t.chunk) })
+	}
+	err = g.Wait()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	p.bytes += n
-	return n, d.Load(ctx, &p.block, s)
+	return n, err
 }
 
 // firstRead is enough to tell a slow device, and keeps it for no longer than a
@@ -232,17 +284,19 @@ const firstRead = 1 << 20
 // check makes the first read. It wakes the device, finds out whether the file
 // system takes part, and shows which share of its bytes came from storage, if
 // the system counts that.
-func (p *prober) check(ctx context.Context, d *Direct, s *ring.Slot) (fromStorage float64, counted bool, err error) {
+func (p *prober) check(ctx context.Context, l *probeLane) (fromStorage float64, counted bool, err error) {
 	runtime.LockOSThread() // the system counts by thread, and one read in flight is this one's
 	defer runtime.UnlockOSThread()
 	order := p.order
 	before, ok := storageReads()
-	n, err := p.read(ctx, d, s)
+	e := p.next()
+	err = l.load(ctx, e, maxRegion)
+	p.bytes += e.Size
 	after, ok2 := storageReads()
 	if len(p.order) == 0 {
 		p.order = order // a tiny file is read twice
 	}
-	return float64(after-before) / float64(n), ok && ok2, err
+	return float64(after-before) / float64(e.Size), ok && ok2, err
 }
 
 // pace is how much to read next, so that a slow device does not exceed the time
@@ -259,7 +313,7 @@ func (p *prober) pace() int64 {
 // there is something left to read.
 func (p *prober) goesOn(o ProbeOptions, share float64) bool {
 	return len(p.order) > 0 &&
-		float64(p.bytes+p.region) <= share*float64(o.Bytes) &&
+		float64(p.bytes+maxInFlight*p.region) <= share*float64(o.Bytes) &&
 		time.Since(p.start).Seconds() < share*o.Time.Seconds()
 }
 

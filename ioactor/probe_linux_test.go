@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestProbe(t *testing.T) {
 	require.True(t, r.Device)
 	require.Empty(t, r.Reason)
 	require.Less(t, cached(t, path), int64(4<<20), "it fills the page cache")
-	_, err = ioactor.OpenDirect([]string{path}, ioactor.DirectOptions{Chunk: r.Chunk, InFlight: r.InFlight})
+	_, err = ioactor.OpenDirect([]string{path}, ioactor.DirectOptions{Chunk: r.Chunk})
 	require.NoError(t, err)
 }
 
@@ -129,9 +130,9 @@ func TestProbeErrors(t *testing.T) {
 	path := writePattern(t, 32<<20)
 	boom := errors.New("boom")
 	for at := range 6 {
-		calls := 0
+		var calls atomic.Int64
 		eio := ioactor.DirectFaults{Pread: func(p []byte, _ int64, _ func([]byte, int64) (int, error)) (int, error) {
-			if calls++; calls > at {
+			if calls.Add(1) > int64(at) {
 				return -1, syscall.EIO
 			}
 			return len(p), nil
@@ -141,9 +142,9 @@ func TestProbeErrors(t *testing.T) {
 		require.ErrorContains(t, err, path)
 
 		ctx, cancel := context.WithCancelCause(t.Context())
-		calls = 0
+		calls.Store(0)
 		_, err = ioactor.ProbeFaulty(ctx, path, quick, ioactor.DirectFaults{Pread: func(p []byte, _ int64, _ func([]byte, int64) (int, error)) (int, error) {
-			if calls++; calls > at {
+			if calls.Add(1) > int64(at) {
 				cancel(boom)
 			}
 			return len(p), nil

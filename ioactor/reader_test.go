@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,15 +44,19 @@ type rig struct {
 	group   *stage.Group
 	meter   *stage.Meter
 	demands chan ioactor.Demand
-	loads   []int // block numbers, by the reader; read them after stop
-	backend ioactor.Backend
+
+	backends []ioactor.Backend
+	mu       sync.Mutex // guards loads
+	loads    []int      // block numbers
 }
 
 type setting struct {
 	blocks, depth int
+	lanes         int // loads at once; 0 means 1
 	once          func(int) bool
-	before        func(ctx context.Context, n int, b *ioactor.Block) error
-	change        func(bs []ioactor.Block)
+	// before is called before load n in the order of the blocks, from 1.
+	before func(ctx context.Context, n int) error
+	change func(bs []ioactor.Block)
 }
 
 func start(t *testing.T, c setting) *rig {
@@ -63,25 +69,35 @@ func start(t *testing.T, c setting) *rig {
 	}
 	slots, err := ring.New(c.depth, ioactor.LoadBytes(bs), 0)
 	require.NoError(t, err)
-	pread, err := openPread(ioactor.HintNone)([]string{path})
-	require.NoError(t, err)
 	r := &rig{
 		t: t, ring: slots, link: slots.NewLink(), group: stage.NewGroup(t.Context()), meter: new(stage.Meter),
 		demands: make(chan ioactor.Demand, 1),
 	}
-	r.backend = &readertest.Hooked{Backend: pread, Before: func(ctx context.Context, n int, b *ioactor.Block) error {
-		for i := range bs {
-			if &bs[i] == b {
-				r.loads = append(r.loads, i)
+	before := func(ctx context.Context, _ int, b *ioactor.Block) error {
+		r.mu.Lock()
+		block, round := 0, 0
+		for &bs[block] != b {
+			block++
+		}
+		for _, other := range r.loads {
+			if other == block {
+				round++
 			}
 		}
+		r.loads = append(r.loads, block)
+		r.mu.Unlock()
 		if c.before == nil {
 			return nil
 		}
-		return c.before(ctx, n, b)
-	}}
+		return c.before(ctx, round*len(bs)+block+1)
+	}
+	for range max(1, c.lanes) {
+		pread, err := openPread(ioactor.HintNone)([]string{path})
+		require.NoError(t, err)
+		r.backends = append(r.backends, &readertest.Hooked{Backend: pread, Before: before})
+	}
 	reader := &ioactor.Reader{
-		Blocks: bs, Schedule: ioactor.NewSchedule(len(bs), c.depth, c.once), Backend: r.backend,
+		Blocks: bs, Schedule: ioactor.NewSchedule(len(bs), c.depth, c.once), Backends: r.backends,
 		Ring: slots, Out: r.link, Demands: r.demands, Meter: r.meter,
 	}
 	r.group.Go("reader", reader.Run)
@@ -108,13 +124,24 @@ func (r *rig) stop() error {
 	r.link.Drain() // returns: the reader has closed its link
 	require.True(r.t, r.ring.Idle(), "a slot was not given back")
 	r.ring.Close()
-	require.NoError(r.t, r.backend.Close())
+	for _, b := range r.backends {
+		require.NoError(r.t, b.Close())
+	}
 	return err
 }
 
-func TestReaderOrder(t *testing.T) {
+// each calls test for depths and numbers of loads at once.
+func each(t *testing.T, test func(t *testing.T, depth, lanes int)) {
 	for depth := 1; depth <= 4; depth++ {
-		r := start(t, setting{blocks: 3, depth: depth})
+		for lanes := 1; lanes <= 3; lanes++ {
+			t.Run(fmt.Sprintf("depth %d, %d at once", depth, lanes), func(t *testing.T) { test(t, depth, lanes) })
+		}
+	}
+}
+
+func TestReaderOrder(t *testing.T) {
+	each(t, func(t *testing.T, depth, lanes int) {
+		r := start(t, setting{blocks: 3, depth: depth, lanes: lanes})
 		for i := range 20 {
 			s := r.receive()
 			require.Equal(t, i%3, s.Block)
@@ -127,13 +154,54 @@ func TestReaderOrder(t *testing.T) {
 		c := r.meter.Counts()
 		require.GreaterOrEqual(t, c.Blocks, int64(20))
 		require.Equal(t, c.Blocks*blockBytes, c.Bytes)
+	})
+}
+
+// Loads that end in another order than they began in are sent on in order.
+func TestReaderLoadsOvertake(t *testing.T) {
+	second := make(chan struct{})
+	r := start(t, setting{blocks: 4, depth: 2, lanes: 2, before: func(_ context.Context, n int) error {
+		switch n {
+		case 1:
+			<-second // the first ends behind the second
+		case 2:
+			close(second)
+		}
+		return nil
+	}})
+	for i := range 8 {
+		s := r.receive()
+		require.Equal(t, i%4, s.Block)
+		s.Free()
 	}
+	require.NoError(t, r.stop())
+}
+
+// As many loads are under way at once as there are backends and free slots, and
+// no more.
+func TestReaderInFlight(t *testing.T) {
+	each(t, func(t *testing.T, depth, lanes int) {
+		synctest.Test(t, func(t *testing.T) {
+			var now atomic.Int64
+			goOn := make(chan struct{})
+			r := start(t, setting{blocks: 5, depth: depth, lanes: lanes, before: func(context.Context, int) error {
+				now.Add(1)
+				<-goOn
+				return nil
+			}})
+			synctest.Wait()
+			require.Equal(t, int64(min(depth, lanes)), now.Load())
+			close(goOn)
+			synctest.Wait()
+			require.NoError(t, r.stop())
+		})
+	})
 }
 
 // When all blocks stay in memory, the reader ends by itself, without an error.
 func TestReaderEnds(t *testing.T) {
-	for depth := 1; depth <= 5; depth++ {
-		r := start(t, setting{blocks: 4, depth: depth, once: func(int) bool { return true }})
+	each(t, func(t *testing.T, depth, lanes int) {
+		r := start(t, setting{blocks: 4, depth: depth, lanes: lanes, once: func(int) bool { return true }})
 		for i := range 4 {
 			s := r.receive()
 			require.Equal(t, i, s.Block)
@@ -142,17 +210,17 @@ func TestReaderEnds(t *testing.T) {
 		require.Nil(t, r.receive(), "the link is closed")
 		require.NoError(t, r.group.Wait())
 		require.NoError(t, r.stop())
-		require.Equal(t, []int{0, 1, 2, 3}, r.loads)
-	}
+		require.ElementsMatch(t, []int{0, 1, 2, 3}, r.loads)
+	})
 }
 
 // Whichever load fails, the error names its block, what was loaded before
 // arrives, and every slot comes home.
 func TestReaderFails(t *testing.T) {
 	boom := errors.New("boom")
-	for depth := 1; depth <= 3; depth++ {
+	each(t, func(t *testing.T, depth, lanes int) {
 		for k := 1; k <= 9; k++ {
-			r := start(t, setting{blocks: 4, depth: depth, before: func(_ context.Context, n int, _ *ioactor.Block) error {
+			r := start(t, setting{blocks: 4, depth: depth, lanes: lanes, before: func(_ context.Context, n int) error {
 				if n == k {
 					return boom
 				}
@@ -173,22 +241,24 @@ func TestReaderFails(t *testing.T) {
 			require.Equal(t, k-1, got)
 			require.Equal(t, int64(k-1), r.meter.Counts().Blocks, "a load that failed does not count")
 			require.ErrorIs(t, r.stop(), boom)
-			require.Len(t, r.loads, k)
+			require.Less(t, len(r.loads), k+lanes)
 		}
-	}
+	})
 }
 
 // Whichever load hangs until it is cancelled, the stop is no error, and every
 // slot comes home.
 func TestReaderStops(t *testing.T) {
-	for depth := 1; depth <= 3; depth++ {
+	each(t, func(t *testing.T, depth, lanes int) {
 		for k := 1; k <= 9; k++ {
 			hangs := make(chan struct{})
-			r := start(t, setting{blocks: 4, depth: depth, before: func(ctx context.Context, n int, _ *ioactor.Block) error {
+			r := start(t, setting{blocks: 4, depth: depth, lanes: lanes, before: func(ctx context.Context, n int) error {
 				if n < k {
 					return nil
 				}
-				close(hangs)
+				if n == k {
+					close(hangs)
+				}
 				<-ctx.Done()
 				return ctx.Err() // not even the cause: the reader returns that
 			}})
@@ -197,18 +267,20 @@ func TestReaderStops(t *testing.T) {
 			}
 			<-hangs
 			require.NoError(t, r.stop())
-			require.Len(t, r.loads, k)
+			require.Less(t, len(r.loads), k+lanes)
 		}
-	}
+	})
 }
 
 // Stopped while it waits for a slot.
 func TestReaderStopsWithoutRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := start(t, setting{blocks: 4, depth: 2})
-		synctest.Wait()
-		require.Len(t, r.loads, 2, "as many as there are slots")
-		require.NoError(t, r.stop())
+	each(t, func(t *testing.T, depth, lanes int) {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, setting{blocks: 4, depth: depth, lanes: lanes})
+			synctest.Wait()
+			require.Len(t, r.loads, depth, "as many as there are slots")
+			require.NoError(t, r.stop())
+		})
 	})
 }
 
@@ -273,7 +345,7 @@ func TestReaderDemand(t *testing.T) {
 func TestReaderOverlap(t *testing.T) {
 	const n, ms = 10, time.Millisecond
 	for _, tc := range []struct {
-		depth            int
+		depth, lanes     int
 		read, use        time.Duration
 		want, wantWaited time.Duration // until the last block was used; how long the reader waited for a slot by then
 	}{
@@ -283,11 +355,15 @@ func TestReaderOverlap(t *testing.T) {
 		{depth: 1, read: 5 * ms, use: 3 * ms, want: n * (5 + 3) * ms, wantWaited: n * 3 * ms},
 		{depth: 2, read: 5 * ms, use: 3 * ms, want: (n*5 + 3) * ms, wantWaited: 0},
 		{depth: 2, read: 4 * ms, use: 4 * ms, want: (n + 1) * 4 * ms, wantWaited: 0},
+		// A device that does two loads at once as fast as one.
+		{depth: 1, lanes: 2, read: 3 * ms, use: 5 * ms, want: n * (3 + 5) * ms, wantWaited: n * 5 * ms},
+		{depth: 3, lanes: 2, read: 6 * ms, use: 3 * ms, want: (6 + n*3) * ms, wantWaited: 0},
+		{depth: 3, lanes: 2, read: 2 * ms, use: 4 * ms, want: (2 + n*4) * ms, wantWaited: (2 + n*4 - 4 - 2*(n-1)) * ms},
 	} {
-		t.Run(fmt.Sprintf("depth %d, read %v, use %v", tc.depth, tc.read, tc.use), func(t *testing.T) {
+		t.Run(fmt.Sprintf("depth %d, %d at once, read %v, use %v", tc.depth, max(1, tc.lanes), tc.read, tc.use), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				r := start(t, setting{blocks: 4, depth: tc.depth, before: func(context.Context, int, *ioactor.Block) error {
+				r := start(t, setting{blocks: 4, depth: tc.depth, lanes: tc.lanes, before: func(context.Context, int) error {
 					time.Sleep(tc.read)
 					return nil
 				}})

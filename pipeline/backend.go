@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,12 +15,14 @@ type Backend struct {
 	name   string
 	opener func(paths []string, s storage) (ioactor.Backend, error)
 	view   bool // parts lie in the backend's memory: slots need no load area, and nobody may write
+	device bool // it waits for the device and not for the processor: several loads at once pay
 }
 
 // storage is what is known about the device.
 type storage struct {
-	hint   ioactor.Hint
-	direct ioactor.DirectOptions
+	hint     ioactor.Hint
+	direct   ioactor.DirectOptions
+	inFlight int // loads at once, if that pays; 0 means 1
 }
 
 // The backends.
@@ -29,7 +32,7 @@ var (
 	Pread = Backend{name: "pread", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenPread(p, s.hint) }}
 	// Direct reads past the page cache: best for a model that does not fit
 	// there, of which a cyclic scan never finds anything again.
-	Direct = Backend{name: "direct", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenDirect(p, s.direct) }}
+	Direct = Backend{name: "direct", device: true, opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenDirect(p, s.direct) }}
 	// Mmap copies from a mapping of the files.
 	Mmap = Backend{name: "mmap", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenMmap(p, s.hint) }}
 	// View copies nothing: compute reads weights in a mapping of the files.
@@ -69,6 +72,31 @@ func (b Backend) orPread() Backend {
 
 // chosen reports whether b is a backend, and not left to the planner.
 func (b Backend) chosen() bool { return b.opener != nil }
+
+// open opens as many backends as s wants loads at once.
+func (b Backend) open(paths []string, s storage) ([]ioactor.Backend, error) {
+	n := 1
+	if b.device {
+		n = max(1, s.inFlight)
+	}
+	var backends []ioactor.Backend
+	for range n {
+		one, err := b.opener(paths, s)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(backends))
+		}
+		backends = append(backends, one)
+	}
+	return backends, nil
+}
+
+func closeAll(backends []ioactor.Backend) error {
+	var errs []error
+	for _, b := range backends {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // newRing makes the slots that b loads into.
 func (b Backend) newRing(depth int, blocks []Block, work int64) (*ring.Ring, error) {

@@ -150,12 +150,12 @@ func (e *Engine) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	backend, err := c.backend.opener(e.model.File.Paths, c.storage)
+	backends, err := c.backend.open(e.model.File.Paths, c.storage)
 	if err != nil {
 		slots.Close()
 		return err
 	}
-	e.stream = newStream(e.group, slots, backend, blocks, plan.pinned, e.reader, e.compute, func(in, out *ring.Link) func(context.Context) error {
+	e.stream = newStream(e.group, slots, backends, blocks, plan.pinned, e.reader, e.compute, func(in, out *ring.Link) func(context.Context) error {
 		return (&dequant.Actor{Plan: layout, Pins: pinBytes(e.pins), Interleave: interleave, Mapped: c.backend.view, In: in, Out: out, Meter: e.dequantizer}).Run
 	})
 	actor := compute.New(compute.Config{
@@ -203,9 +203,9 @@ func makePlan(ctx context.Context, m *model.Model, c *config, base int64) (*Plan
 		}
 	}
 	if c.probe != nil {
-		c.storage.direct = ioactor.DirectOptions{Chunk: c.probe.Chunk, InFlight: c.probe.InFlight}
+		c.storage.direct = ioactor.DirectOptions{Chunk: c.probe.Chunk}
 	}
-	plan.Backend = c.backend.String()
+	plan.Backend, c.storage.inFlight = c.backend.String(), plan.InFlight
 	m.Cut(plan.Unit)
 	return plan, nil
 }
@@ -231,8 +231,10 @@ func (e *Engine) Notes() []string {
 		}
 	}
 	add(e.plan.Warning)
-	if n, ok := e.stream.backend.(interface{ Note() string }); ok {
-		add(n.Note())
+	for _, b := range e.stream.backends {
+		if n, ok := b.(interface{ Note() string }); ok {
+			add(n.Note())
+		}
 	}
 	if p := e.plan.Probe; p != nil && !p.Device {
 		add(p.Reason)

@@ -223,17 +223,19 @@ func TestSimulate(t *testing.T) {
 		name    string
 		pinned  []bool
 		buffers int
+		gap     time.Duration
 		rates   Rates
 		want    time.Duration
 	}{
-		{"one slot: in turns", none, 1, Rates{Storage: 1e6, Compute: 2e6}, 15 * time.Millisecond},
-		{"two slots: storage is slower", none, 2, Rates{Storage: 1e6, Compute: 2e6}, 10 * time.Millisecond},
-		{"two slots: compute is slower", none, 2, Rates{Storage: 2e6, Compute: 1e6}, 10 * time.Millisecond},
-		{"half pinned, two slots: reads hide behind pins", half, 2, Rates{Storage: 1e6, Compute: 1e6}, 10 * time.Millisecond},
-		{"half pinned, one slot: a read hides behind the pin before it", half, 1, Rates{Storage: 1e6, Compute: 1e6}, 10 * time.Millisecond},
+		{"one slot: in turns", none, 1, 0, Rates{Storage: 1e6, Compute: 2e6}, 15 * time.Millisecond},
+		{"two slots: storage is slower", none, 2, 0, Rates{Storage: 1e6, Compute: 2e6}, 10 * time.Millisecond},
+		{"two slots: compute is slower", none, 2, 0, Rates{Storage: 2e6, Compute: 1e6}, 10 * time.Millisecond},
+		{"between reads nothing is read", none, 2, time.Millisecond, Rates{Storage: 1e6, Compute: 2e6}, 20 * time.Millisecond},
+		{"half pinned, two slots: reads hide behind pins", half, 2, 0, Rates{Storage: 1e6, Compute: 1e6}, 10 * time.Millisecond},
+		{"half pinned, one slot: a read hides behind the pin before it", half, 1, 0, Rates{Storage: 1e6, Compute: 1e6}, 10 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.InDelta(t, tc.want.Seconds(), simulate(sizes, tc.pinned, tc.buffers, tc.rates).Seconds(), 1e-6)
+			require.InDelta(t, tc.want.Seconds(), simulate(sizes, tc.pinned, tc.buffers, tc.gap, tc.rates).Seconds(), 1e-6)
 		})
 	}
 }

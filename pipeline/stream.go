@@ -44,13 +44,13 @@ type StreamConfig struct {
 // [Stream.Close]. Its methods may be called from one goroutine at a time, but
 // for Stats, which may be called from any.
 type Stream struct {
-	group   *stage.Group
-	ring    *ring.Ring
-	backend ioactor.Backend
-	ready   *ring.Link
-	demands chan ioactor.Demand
-	reader  *stage.Meter
-	current *ring.Slot
+	group    *stage.Group
+	ring     *ring.Ring
+	backends []ioactor.Backend
+	ready    *ring.Link
+	demands  chan ioactor.Demand
+	reader   *stage.Meter
+	current  *ring.Slot
 
 	// consumer is the meter of whoever takes blocks: it waits for input when none
 	// is ready.
@@ -97,23 +97,23 @@ func OpenStream(ctx context.Context, c StreamConfig) (*Stream, error) {
 		c.Buffers = defaultBuffers
 	}
 	how := c.Backend.orPread()
-	backend, err := how.opener(c.Files, storage{hint: c.Hint})
+	backends, err := how.open(c.Files, storage{hint: c.Hint})
 	if err != nil {
 		return nil, err
 	}
 	slots, err := how.newRing(c.Buffers, c.Blocks, 0)
 	if err != nil {
-		return nil, errors.Join(err, backend.Close())
+		return nil, errors.Join(err, closeAll(backends))
 	}
-	return newStream(stage.NewGroup(ctx), slots, backend, c.Blocks, make([]bool, len(c.Blocks)), new(stage.Meter), new(stage.Meter), nil), nil
+	return newStream(stage.NewGroup(ctx), slots, backends, c.Blocks, make([]bool, len(c.Blocks)), new(stage.Meter), new(stage.Meter), nil), nil
 }
 
-// newStream starts the actors of a stream in group. It owns slots and backend.
+// newStream starts the actors of a stream in group. It owns slots and backends.
 // read and consumer are the meters of the reader and of whoever takes blocks.
 // middle, if not nil, is the actor between them.
-func newStream(group *stage.Group, slots *ring.Ring, backend ioactor.Backend, blocks []Block, pinned []bool, read, consumer *stage.Meter, middle func(in, out *ring.Link) func(context.Context) error) *Stream {
+func newStream(group *stage.Group, slots *ring.Ring, backends []ioactor.Backend, blocks []Block, pinned []bool, read, consumer *stage.Meter, middle func(in, out *ring.Link) func(context.Context) error) *Stream {
 	s := &Stream{
-		group: group, ring: slots, backend: backend, ready: slots.NewLink(),
+		group: group, ring: slots, backends: backends, ready: slots.NewLink(),
 		demands: make(chan ioactor.Demand, 1), reader: read, consumer: consumer,
 		pinned: pinned, resident: make([]bool, len(blocks)), missing: len(blocks),
 	}
@@ -124,7 +124,7 @@ func newStream(group *stage.Group, slots *ring.Ring, backend ioactor.Backend, bl
 	reader := &ioactor.Reader{
 		Blocks:   blocks,
 		Schedule: ioactor.NewSchedule(len(blocks), slots.Depth(), func(b int) bool { return pinned[b] }),
-		Backend:  backend, Ring: slots, Out: loaded, Demands: s.demands, Meter: s.reader,
+		Backends: backends, Ring: slots, Out: loaded, Demands: s.demands, Meter: s.reader,
 	}
 	group.Go("reader", reader.Run)
 	if middle != nil {
@@ -277,5 +277,5 @@ func (s *Stream) free() error {
 	if s.ring != nil {
 		s.ring.Close()
 	}
-	return s.backend.Close()
+	return closeAll(s.backends)
 }

@@ -115,7 +115,7 @@ func (r *Ring) Idle() bool { return len(r.free) == cap(r.free) }
 func (r *Ring) Acquire(ctx context.Context, m *stage.Meter) (*Slot, error) {
 	select {
 	case s := <-r.free:
-		s.move(home, held)
+		s.Hold()
 		return s, nil
 	default:
 	}
@@ -123,12 +123,19 @@ func (r *Ring) Acquire(ctx context.Context, m *stage.Meter) (*Slot, error) {
 	defer m.Enter(stage.Working)
 	select {
 	case s := <-r.free:
-		s.move(home, held)
+		s.Hold()
 		return s, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
+
+// Home is where the slots that are free can be received from, for an actor that
+// waits for something else too. What it receives it must [Slot.Hold] at once.
+func (r *Ring) Home() <-chan *Slot { return r.free }
+
+// Hold makes the caller, who has received s from [Ring.Home], its holder.
+func (s *Slot) Hold() { s.move(home, held) }
 
 // Close gives the memory back. It panics if a slot is not at home: its holder
 // would read unmapped memory.

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,7 +48,7 @@ func bench(b *testing.B, start func(*testing.B, *pipeline.Session) (tokens int))
 	}
 	for _, typ := range []synth.Type{"Q4_0", "Q8_0", "Q4_K_M"} {
 		b.Run(string(typ), func(b *testing.B) {
-			e, err := pipeline.Open(benchModel(b, typ), pipeline.WithThreads(benchThreads), pipeline.WithContext(512),
+			e, err := pipeline.Open(benchModel(b, benchShape, typ), pipeline.WithThreads(benchThreads), pipeline.WithContext(512),
 				pipeline.WithPinned(benchShape.Layers+1))
 			require.NoError(b, err)
 			defer func() { require.NoError(b, e.Close()) }()
@@ -105,22 +106,24 @@ var benchTokens = func() []int32 {
 	return ids
 }()
 
-var benchShape = func() synth.Shape {
-	s, err := synth.ParseShape("1b")
+var benchShape = parseShape("1b")
+
+func parseShape(name string) synth.Shape {
+	s, err := synth.ParseShape(name)
 	if err != nil {
 		panic(err)
 	}
 	return s
-}()
+}
 
-// benchModel returns a model of type t. The file stays in the directory for
-// temporary files, so that it is made once.
-func benchModel(b *testing.B, t synth.Type) string {
-	c := synth.Config{Shape: benchShape, Type: t, Seed: 1}
+// benchModel returns a model of random weights. The file stays in the directory
+// for temporary files, so that it is made once.
+func benchModel(b *testing.B, shape synth.Shape, t synth.Type) string {
+	c := synth.Config{Shape: shape, Type: t, Seed: 1}
 	size, err := synth.Size(c)
 	require.NoError(b, err)
 	dir := filepath.Join(os.TempDir(), "layerpipe-bench")
-	path := filepath.Join(dir, "1b-"+string(t)+".gguf")
+	path := filepath.Join(dir, fmt.Sprintf("%d-%d-%s.gguf", shape.Layers, shape.Dim, t))
 	if info, err := os.Stat(path); err == nil && info.Size() == size {
 		return path
 	}

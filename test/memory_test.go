@@ -180,7 +180,7 @@ func TestCeilingInControlGroup(t *testing.T) {
 
 // controlGroup makes a control group with a limit, and returns the file that a
 // process joins it by.
-func controlGroup(t *testing.T, limit int64) string {
+func controlGroup(t testing.TB, limit int64) string {
 	for _, v := range []struct{ root, limit string }{
 		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
 	} {

@@ -21,7 +21,7 @@ func BenchmarkTrace(b *testing.B) {
 	if testing.Short() {
 		b.Skip("the model takes gigabytes")
 	}
-	path := benchModel(b, "Q4_K_M")
+	path := benchModel(b, benchShape, "Q4_K_M")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(benchThreads + 1)) // as pipectl does
 	for name, options := range map[string][]pipeline.Option{
 		"tensor": {pipeline.WithBuffers(2), pipeline.WithUnit(model.UnitTensor)},

@@ -113,7 +113,7 @@ func (r *planReport) write(w io.Writer) {
 		if p.HugePages {
 			pages = "huge pages"
 		}
-		line("storage", "%10s   in reads of %s, %d at once, into %s", bandwidth(p.BytesPerSecond), size(p.Chunk), p.InFlight, pages)
+		line("storage", "%10s   in reads of %s, %d at once, into %s", bandwidth(p.BytesPerSecond), size(p.Chunk), r.InFlight, pages)
 		if !p.Device {
 			line("", "%10s   %s", "", p.Reason)
 		}
