@@ -182,7 +182,7 @@ func (a *Actor) pass(p *Pass) error {
 			return fmt.Errorf("layer %d: %w", l, err)
 		}
 		if p.Progress != nil {
-			p.Progress(l+1, blocks)
+			p.Progress(a.block+1, blocks) // the layer's last
 		}
 	}
 	if err := a.head(p); err != nil {

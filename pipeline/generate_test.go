@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -97,5 +98,41 @@ func TestGenerateInSession(t *testing.T) {
 			require.Equal(t, tc.held, computed)
 			require.Equal(t, len(tc.tokens)+4, session.Len(), "the last token is not computed")
 		})
+	}
+}
+
+// A prompt's progress counts blocks as they are computed, whatever a block is, over
+// all the passes that its chunks take.
+func TestProgress(t *testing.T) {
+	for _, unit := range []model.Unit{model.UnitLayer, model.UnitTensor} {
+		for _, memory := range []pipeline.Memory{{}, pipeline.MemoryFloor()} {
+			e, err := pipeline.Open(demo, pipeline.WithUnit(unit), pipeline.WithMemory(memory), pipeline.WithContext(512))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, e.Close()) }()
+			tokens := make([]int32, 300)
+			for i := range tokens {
+				tokens[i] = int32(3 + i)
+			}
+			blocks, layers := len(e.Model().Blocks), len(e.Model().Layers)
+			passes := (len(tokens) + e.Plan().Chunk - 1) / e.Plan().Chunk
+			check := func() func(done, total int) {
+				last := 0
+				t.Cleanup(func() { require.Equal(t, passes*blocks, last) })
+				return func(done, total int) {
+					require.Equal(t, passes*blocks, total)
+					require.Greater(t, done, last)
+					require.LessOrEqual(t, done-last, blocks/layers+1, "a layer at a time")
+					last = done
+				}
+			}
+			collect(t, e, pipeline.GenConfig{Tokens: tokens, MaxTokens: 3, Progress: check()})
+
+			session, err := e.NewSession(0)
+			require.NoError(t, err)
+			defer session.Close()
+			session.Progress = check()
+			_, err = session.Feed(t.Context(), tokens, 1)
+			require.NoError(t, err)
+		}
 	}
 }

@@ -16,6 +16,11 @@ import (
 // called from one goroutine at a time; sessions of one engine may be used at
 // once, their passes take turns.
 type Session struct {
+	// Progress, if not nil, is called as the passes that this session starts go
+	// through the blocks, on another goroutine than the caller's. It must not
+	// block. [Engine.Generate] calls that of its [GenConfig] instead.
+	Progress func(done, blocks int)
+
 	engine *Engine
 	cache  *compute.Cache
 	closed bool
@@ -91,7 +96,7 @@ func (s *Session) Close() {
 // that does not fit is a [compute.ErrFull], a model that computes no finite
 // numbers a [compute.ErrNumeric].
 func (s *Session) Feed(ctx context.Context, tokens []int32, wanted int) ([]float32, error) {
-	return s.feed(ctx, tokens, wanted, nil)
+	return s.feed(ctx, tokens, wanted, s.Progress)
 }
 
 func (s *Session) feed(ctx context.Context, tokens []int32, wanted int, progress func(done, blocks int)) ([]float32, error) {
@@ -111,7 +116,7 @@ func (e *Engine) Feed(ctx context.Context, feeds ...Feed) ([][]float32, error) {
 	if len(feeds) == 0 || feeds[0].Session == nil {
 		return nil, errors.New("feed: no session")
 	}
-	return e.feed(ctx, feeds, nil)
+	return e.feed(ctx, feeds, feeds[0].Session.Progress)
 }
 
 // feed computes feeds in passes of at most the chunk that the engine's plan
