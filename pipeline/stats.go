@@ -31,7 +31,7 @@ func (s Stats) sub(o Stats) Stats {
 		Stream: StreamStats{
 			Reader: s.Stream.Reader.Sub(o.Stream.Reader),
 			Hits:   s.Stream.Hits - o.Stream.Hits, Misses: s.Stream.Misses - o.Stream.Misses,
-			Resident: s.Stream.Resident - o.Stream.Resident, Discarded: s.Stream.Discarded - o.Stream.Discarded,
+			Resident: s.Stream.Resident - o.Stream.Resident, Loaded: s.Stream.Loaded - o.Stream.Loaded, Discarded: s.Stream.Discarded - o.Stream.Discarded,
 			Stall: s.Stream.Stall - o.Stream.Stall,
 		},
 		Dequantizer: s.Dequantizer.Sub(o.Dequantizer), Compute: s.Compute.Sub(o.Compute),

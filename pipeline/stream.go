@@ -71,6 +71,7 @@ type StreamStats struct {
 	Hits      int64         `json:"prefetch_hits"`   // blocks that were ready, or stay in memory
 	Misses    int64         `json:"prefetch_misses"` // blocks that the consumer waited for
 	Resident  int64         `json:"resident_hits"`   // hits of blocks that stay in memory
+	Loaded    int64         `json:"pinned_loaded"`   // blocks that are to stay in memory and have come
 	Discarded int64         `json:"discarded"`       // blocks loaded and given back unused, because another was asked for
 	Stall     time.Duration `json:"stall_nanos"`     // time that the consumer waited
 }
@@ -181,6 +182,7 @@ func (s *Stream) take(ctx context.Context, b int) (*ring.Slot, error) {
 		if s.pinned[slot.Block] {
 			s.resident[slot.Block] = true
 			s.missing--
+			s.count(func(c *StreamStats) { c.Loaded++ })
 		}
 		if slot.Block == b {
 			s.count(func(c *StreamStats) {

@@ -22,6 +22,7 @@ type chatCommand struct {
 	engine   engineFlags
 	generate generateFlags
 	template templateFlags
+	progress progressFlag
 
 	stdout, stderr io.Writer
 }
@@ -66,6 +67,7 @@ place of a message:
 	c.generate.addPredict(cmd, "-1")
 	c.engine.add(cmd)
 	c.engine.trace.add(cmd)
+	c.progress.add(cmd)
 	c.generate.addSampling(cmd)
 	return cmd
 }
@@ -231,10 +233,10 @@ func (t *talk) answer(ctx context.Context, text string) error {
 	t.last = &runReport{Model: t.chatCommand.engine.model.name(), Seed: t.generate.Seed}
 	c := t.generate.config()
 	c.Tokens, c.Session, c.Stats = tokens, t.session, &t.last.GenStats
-	var hide func()
-	c.Progress, hide = progressFlag("").prompt(t.stderr)
-	err = t.write(t.engine.Generate(ctx, c), hide)
-	hide()
+	progress := t.progress.start(t.stderr)
+	c.Progress = progress.prompt(t.engine)
+	err = t.write(t.engine.Generate(ctx, c), progress.end)
+	progress.end()
 	stopped := errors.Is(context.Cause(ctx), errInterrupted)
 	if stopped {
 		err = nil

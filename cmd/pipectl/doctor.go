@@ -25,6 +25,8 @@ type doctorCommand struct {
 	full   bool
 	json   bool
 
+	progress       progressFlag
+	shown          *progress // what progress is shown with
 	stdout, stderr io.Writer
 	checks         []check
 }
@@ -77,6 +79,7 @@ It fails if any line does. Flags of run that change what is needed can be given.
 	}
 	cmd.Flags().BoolVar(&d.full, "full", false, "read all of the file and check every weight")
 	cmd.Flags().BoolVar(&d.json, "json", false, "write the checks as a JSON object")
+	d.progress.add(cmd)
 	d.engine.add(cmd)
 	return cmd
 }
@@ -90,7 +93,9 @@ func (d *doctorCommand) run(ctx context.Context) (err error) {
 		d.fail("file", err, nil)
 	} else {
 		defer func() { _ = release() }() // it matters to nobody
+		d.shown = d.progress.start(d.stderr)
 		d.checkModel(ctx, path, options)
+		d.shown.end()
 	}
 	d.checkMachine()
 	if ctx.Err() != nil {
@@ -167,7 +172,10 @@ func (d *doctorCommand) checkModel(ctx context.Context, path string, options []p
 // checkStorage measures the storage of the first shard, and tries direct reads.
 func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File) *ioactor.ProbeResult {
 	const advice = "a first run shows whether it keeps up: see what it is limited by"
+	probed := d.shown.phase(phaseProbe, "probes")
+	probed(0, 1)
 	r, err := ioactor.Probe(ctx, f.Paths[0], ioactor.ProbeOptions{Time: time.Second})
+	probed(1, 1)
 	if err != nil {
 		d.add("storage", statusFail, "the file must be readable to its end", "%v", err)
 		return nil

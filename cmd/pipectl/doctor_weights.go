@@ -21,12 +21,13 @@ const weightsPiece = 1 << 20
 // A weightsCheck reads tensors and looks for weights that are no numbers.
 type weightsCheck struct {
 	files []ioactor.File
-	done  func(bytes int64)
+	done  func(bytes int64) // is told how much has been checked
 
-	rows  atomic.Int64 // that hold one
-	mu    sync.Mutex
-	first error // of the first of them, in the order of the file
-	at    int64
+	rows    atomic.Int64 // that hold one
+	mu      sync.Mutex
+	checked int64
+	first   error // of the first of them, in the order of the file
+	at      int64
 }
 
 // checkWeights reads all of f, and expands every row.
@@ -41,14 +42,10 @@ func (d *doctorCommand) checkWeights(ctx context.Context, f *gguf.File) {
 	for i := range f.Tensors {
 		total += f.Tensors[i].Size
 	}
-	w := &weightsCheck{files: files, done: func(int64) {}}
-	hide := func() {}
-	if isTerminal(d.stderr) {
-		bar := newByteProgress(d.stderr, total)
-		w.done, hide = func(n int64) { bar.bar.IncrInt64(n) }, bar.clear
-	}
+	show := d.shown.phase(phaseWeights, "bytes")
+	w := &weightsCheck{files: files, done: func(bytes int64) { show(bytes, total) }}
 	err = w.run(ctx, f)
-	hide()
+	d.shown.end() // what is found comes behind it
 	const again = "the file is damaged: get it again and compare its checksum"
 	switch {
 	case ctx.Err() != nil:
@@ -110,7 +107,10 @@ func (w *weightsCheck) piece(ctx context.Context, t *gguf.Tensor, first, n int) 
 			break
 		}
 	}
-	w.done(int64(len(raw)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checked += int64(len(raw))
+	w.done(w.checked)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 // logitsCommand is the state of pipectl logits.
 type logitsCommand struct {
 	engine   engineFlags
+	progress progressFlag
 	tokens   []int32
 	oneByOne bool
 	out      string
@@ -43,7 +44,9 @@ The bytes are the same whatever --buffers, --no-async, --mmap, --threads and
   pipectl logits -m model.gguf --tokens "$(pipectl tokenize -m model.gguf 'Hello')" | sha256sum
   pipectl logits -m model.gguf --tokens 1,2,3 --one-by-one --out logits.f32 --json`,
 		Args: noArgs("give the tokens with --tokens"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	flags := cmd.Flags()
 	addParsed(flags, &l.tokens, "tokens", "", "`IDS` of the tokens, separated by commas or spaces", parseIDs)
@@ -52,10 +55,11 @@ The bytes are the same whatever --buffers, --no-async, --mmap, --threads and
 	flags.BoolVar(&l.json, "json", false, "write shape and SHA-256 of the logits to standard output, as a JSON object; needs --out")
 	l.engine.add(cmd)
 	l.engine.trace.add(cmd)
+	l.progress.add(cmd)
 	return cmd
 }
 
-func (l *logitsCommand) run(ctx context.Context, stdout io.Writer) error {
+func (l *logitsCommand) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
 	case len(l.tokens) == 0:
 		return usageError{hintedError{errors.New("no tokens"), "give them with --tokens; pipectl tokenize makes them from a text"}}
@@ -70,10 +74,12 @@ func (l *logitsCommand) run(ctx context.Context, stdout io.Writer) error {
 		if err := checkIDs(l.tokens, vocab); err != nil {
 			return err
 		}
+		progress := l.progress.start(stderr)
+		defer progress.end()
 		if l.out == "" {
-			return l.write(ctx, e, stdout, digest)
+			return l.write(ctx, e, stdout, digest, progress)
 		}
-		return writeFile(l.out, func(w io.Writer) error { return l.write(ctx, e, w, digest) })
+		return writeFile(l.out, func(w io.Writer) error { return l.write(ctx, e, w, digest, progress) })
 	}, pipeline.WithoutTokenizer(), pipeline.WithContextFor(len(l.tokens)), pipeline.WithLogits(len(l.tokens)))
 	if err != nil || !l.json {
 		return err
@@ -85,7 +91,7 @@ func (l *logitsCommand) run(ctx context.Context, stdout io.Writer) error {
 }
 
 // write computes the logits and writes them to w and digest.
-func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writer, digest hash.Hash) error {
+func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writer, digest hash.Hash, progress *progress) error {
 	if n, room := len(l.tokens), e.Plan().Context; n > room { // before anything is written
 		return fmt.Errorf("%w: %d tokens in a context of %d", compute.ErrFull, n, room)
 	}
@@ -100,8 +106,10 @@ func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writ
 		step = 1
 	}
 	var row []byte
+	show := progress.phase(phaseTokens, "tokens")
 	for i := 0; i < len(l.tokens); i += step {
 		tokens := l.tokens[i:min(i+step, len(l.tokens))]
+		session.Progress = func(done, blocks int) { show(int64(i+len(tokens)*done/blocks), int64(len(l.tokens))) }
 		logits, err := session.Feed(ctx, tokens, len(tokens))
 		if err != nil {
 			return err

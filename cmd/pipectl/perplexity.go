@@ -8,12 +8,9 @@ import (
 	"math"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/layerpipe/layerpipe/compute/vec"
 	"github.com/layerpipe/layerpipe/model/tokenizer"
@@ -25,6 +22,7 @@ type perplexityCommand struct {
 	engine                engineFlags
 	file                  string
 	stride, chunks, batch int // 0: not given
+	progress              progressFlag
 	json                  bool
 
 	stdout, stderr io.Writer
@@ -82,6 +80,7 @@ memory fewer chunks share a pass, and chunks take several.`,
 	addParsed(flags, &p.batch, "batch", "", "compute at most `N` chunks in one pass (default as many as make 2048 tokens)", atLeast(1))
 	p.engine.add(cmd)
 	flags.Lookup("ctx").Usage = "`N` tokens make a chunk (default 512)"
+	p.progress.add(cmd)
 	flags.BoolVar(&p.json, "json", false, "write the result as a JSON object")
 	return cmd
 }
@@ -211,11 +210,13 @@ func (m *measurement) measure(ctx context.Context) (done int, err error) {
 		}
 		defer sessions[i].Close()
 	}
-	show, hide := m.progress()
-	defer hide()
+	progress := m.progress.start(m.stderr)
+	defer progress.end()
+	show := progress.phase(phasePerplexity, "tokens")
+	each := m.chunk - 1 // nothing is behind the last token of a chunk
 	for done < len(m.starts) {
 		now := sessions[:min(len(sessions), len(m.starts)-done)]
-		surprises, err := m.pass(ctx, now, m.starts[done:])
+		surprises, err := m.pass(ctx, now, m.starts[done:], func(tokens int) { show(int64(done*each+tokens), int64(len(m.starts)*each)) })
 		if err != nil {
 			return done, err
 		}
@@ -227,15 +228,17 @@ func (m *measurement) measure(ctx context.Context) (done int, err error) {
 			}
 		}
 		done += len(now)
-		show(done)
+		progress.tell(fmt.Sprintf("perplexity %.4f after %d of %d chunks", m.perplexity(), done, len(m.starts)))
+		show(int64(done*each), int64(len(m.starts)*each))
 	}
 	return done, nil
 }
 
 // pass computes the chunks that begin at starts, one in each session, and returns
 // the surprises at the tokens that are scored. Where the plan has no room for the
-// logits of all, the last tokens go in parts.
-func (m *measurement) pass(ctx context.Context, sessions []*pipeline.Session, starts []int) ([][]float64, error) {
+// logits of all, the last tokens go in parts. show is told how many tokens are
+// computed.
+func (m *measurement) pass(ctx context.Context, sessions []*pipeline.Session, starts []int, show func(tokens int)) ([][]float64, error) {
 	vocab := m.engine.Model().Vocab
 	part := min(m.rows(), m.engine.Plan().Logits/len(sessions))
 	feeds, chunks := make([]pipeline.Feed, len(sessions)), make([][]int32, len(sessions))
@@ -253,6 +256,7 @@ func (m *measurement) pass(ctx context.Context, sessions []*pipeline.Session, st
 		for i, s := range sessions {
 			feeds[i] = pipeline.Feed{Session: s, Tokens: chunks[i][fed:to], Logits: part}
 		}
+		sessions[0].Progress = func(done, blocks int) { show(len(sessions) * (fed + (to-fed)*done/blocks)) }
 		logits, err := m.engine.Feed(ctx, feeds...)
 		if err != nil {
 			return nil, err
@@ -289,29 +293,4 @@ func (m *measurement) deviation() float64 {
 		return 0
 	}
 	return m.perplexity() * math.Sqrt(variance/(n-1))
-}
-
-// progress shows how far the measurement is: with a bar on a terminal, else with
-// a line for each pass.
-func (m *measurement) progress() (show func(done int), hide func()) {
-	if !isTerminal(m.stderr) {
-		return func(done int) {
-			fmt.Fprintf(m.stderr, "chunk %d of %d: perplexity %.4f\n", done, len(m.starts), m.perplexity())
-		}, func() {}
-	}
-	var now atomic.Pointer[string]
-	now.Store(new(string))
-	bars := mpb.New(mpb.WithOutput(m.stderr), mpb.WithRefreshRate(100*time.Millisecond))
-	p := &progress{bars: bars, delay: time.NewTimer(0)}
-	// It does not complete by itself, so that clear ends it in any case.
-	p.bar = bars.AddBar(0, mpb.BarWidth(40),
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return *now.Load() })),
-		mpb.AppendDecorators(decor.CountersNoUnit(" %d/%d chunks, "), decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left")),
-	)
-	p.bar.SetTotal(int64(len(m.starts)), false)
-	return func(done int) {
-		text := fmt.Sprintf("perplexity %.4f ", m.perplexity())
-		now.Store(&text)
-		p.bar.SetCurrent(int64(done))
-	}, p.clear
 }

@@ -12,8 +12,9 @@ import (
 
 // planCommand is the state of pipectl plan.
 type planCommand struct {
-	engine engineFlags
-	json   bool
+	engine   engineFlags
+	progress progressFlag
+	json     bool
 }
 
 // A planReport is what pipectl plan --json writes.
@@ -42,6 +43,7 @@ compare.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
 	p.engine.add(cmd)
+	p.progress.add(cmd)
 	cmd.Flags().BoolVar(&p.json, "json", false, "write the plan as a JSON object")
 	return cmd
 }
@@ -60,7 +62,15 @@ func (p *planCommand) run(cmd *cobra.Command) (err error) {
 			err = closed
 		}
 	}()
+	progress := p.progress.start(cmd.ErrOrStderr())
+	defer progress.end()
+	probed := progress.phase(phaseProbe, "probes")
+	probed(0, 1) // if what is planned needs one
 	plan, err := pipeline.PlanFor(cmd.Context(), path, options...)
+	if err == nil {
+		probed(1, 1)
+	}
+	progress.end()
 	if err != nil {
 		return withHint(err, openHints)
 	}

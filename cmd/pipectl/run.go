@@ -132,10 +132,10 @@ func (r *runCommand) write(ctx context.Context, e *pipeline.Engine, report *runR
 			return withTemplateHint(err)
 		}
 	}
-	var hide func()
-	c.Progress, hide = r.progress.prompt(r.stderr)
-	err := r.writeText(e.Generate(ctx, c), hide)
-	hide()
+	progress := r.progress.start(r.stderr)
+	c.Progress = progress.prompt(e)
+	err := r.writeText(e.Generate(ctx, c), progress.end)
+	progress.end()
 	if r.json {
 		if err != nil && ctx.Err() == nil {
 			report.Error = err.Error()

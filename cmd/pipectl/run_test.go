@@ -211,9 +211,12 @@ func TestOutputFails(t *testing.T) {
 }
 
 func TestProgressEnds(t *testing.T) { // TestMain looks for what is left of it
-	bar := newProgress(new(bytes.Buffer))
-	for done := range 4 {
-		bar.set(done, 3)
+	bar := newBar(new(bytes.Buffer))
+	prompt, load := bar.phase(phasePrompt, "blocks"), bar.phase(phaseLoad, "blocks")
+	for done := range int64(4) {
+		load(done, 3)
+		prompt(done, 3)
 	}
-	bar.clear()
+	bar.end()
+	bar.end()
 }

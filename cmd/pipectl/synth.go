@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/layerpipe/layerpipe/model/synth"
 )
@@ -21,6 +19,7 @@ import (
 // synthCommand is the state of pipectl synth.
 type synthCommand struct {
 	config      synth.Config
+	progress    progressFlag
 	out         string
 	force, json bool
 
@@ -67,6 +66,7 @@ and tokens. Types are those of llama-quantize, and MXFP4:
 	flags.StringVarP(&s.out, "out", "o", "", "write to `FILE`, which appears when it is whole")
 	flags.Uint64Var(&s.config.Seed, "seed", s.config.Seed, "`SEED` of the weights, for other ones")
 	flags.BoolVar(&s.force, "force", false, "replace a file that is there")
+	s.progress.add(cmd)
 	flags.BoolVar(&s.json, "json", false, "write nothing but size and speed, as a JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("shape", cobra.FixedCompletions(synth.Shapes(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -98,20 +98,17 @@ func (s *synthCommand) run(ctx context.Context) error {
 	if err := s.checkTarget(total); err != nil {
 		return err
 	}
-	progress, hide := func(_, _ int64) {}, func() {}
-	if isTerminal(s.stderr) && !s.json {
-		bar := newByteProgress(s.stderr, total)
-		progress, hide = func(done, _ int64) { bar.bar.SetCurrent(done) }, bar.clear
-	}
+	progress := s.progress.start(s.stderr)
+	defer progress.end()
 	start := time.Now()
 	err = writePart(s.out, s.force, func(f *os.File) error {
 		w := &diskWriter{f: f}
-		if err := synth.Write(ctx, w, s.config, progress); err != nil {
+		if err := synth.Write(ctx, w, s.config, progress.phase(phaseWrite, "bytes")); err != nil {
 			return err
 		}
 		return w.sync()
 	})
-	hide()
+	progress.end()
 	if err != nil {
 		return err
 	}
@@ -216,21 +213,4 @@ func (w *diskWriter) sync() error {
 	err := w.f.Sync()
 	w.end(w.size - w.ended)
 	return err
-}
-
-// newByteProgress starts a bar of so many bytes on w. It runs until cleared.
-func newByteProgress(w io.Writer, total int64) *progress {
-	p := &progress{
-		bars:  mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(100*time.Millisecond)),
-		delay: time.NewTimer(0),
-	}
-	// It does not complete by itself, so that clear ends it in any case.
-	p.bar = p.bars.AddBar(0, mpb.BarWidth(40),
-		mpb.AppendDecorators(
-			decor.CountersKibiByte(" % .1f / % .1f, "), decor.AverageSpeed(decor.SizeB1000(0), "% .1f, "),
-			decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left"),
-		),
-	)
-	p.bar.SetTotal(total, false)
-	return p
 }

@@ -153,9 +153,3 @@ func TestSynthUsage(t *testing.T) {
 	require.Equal(t, exitFailed, o.code)
 	require.Contains(t, o.stderr, "absent")
 }
-
-func TestSynthProgressEnds(t *testing.T) { // TestMain looks for what is left of it
-	bar := newByteProgress(new(bytes.Buffer), 10)
-	bar.bar.SetCurrent(10)
-	bar.clear()
-}
