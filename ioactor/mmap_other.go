@@ -2,9 +2,12 @@
 
 package ioactor
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
-var errNoMapping = errors.New("mapped reads: not on this system")
+var errNoMapping = fmt.Errorf("mapped reads: %w on this system", errors.ErrUnsupported)
 
 // OpenMmap maps files where the system can.
 func OpenMmap([]string, Hint) (Backend, error) { return nil, errNoMapping }

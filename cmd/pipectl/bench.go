@@ -39,6 +39,8 @@ type benchCommand struct {
 
 	path           string   // of the model
 	shards         []string // its files
+	bytes          int64    // of them
+	room           int64    // for the page cache and everything else; 0 if not known
 	stdout, stderr io.Writer
 }
 
@@ -63,6 +65,7 @@ var ways = []way{
 const (
 	cold = "cold"
 	warm = "warm"
+	left = "any" // what the run before has left
 )
 
 func newBench() *cobra.Command {
@@ -78,7 +81,9 @@ page cache where the system allows it, in rounds that take turns, so that a
 machine that becomes slower does it to all. The figures are medians, with the
 least and the most.
 
-The logits of all runs must be the same bits: if not, bench fails. With --trace
+The logits of all runs must be the same bits: if not, bench fails. A way that
+fails has the reason in its row, the others go on, and bench fails at the end.
+Ctrl-C shows what has been measured so far. With --trace
 each way leaves the trace of its last round, with its name and the state of the
 cache before the extension: out.ring-2.cold.json.`,
 		Example: `  pipectl bench
@@ -134,16 +139,19 @@ type benchReport struct {
 	Device  *ioactor.ProbeResult `json:"device,omitempty"`
 	Notes   []string             `json:"notes,omitempty"`
 	Results []*benchResult       `json:"results"`
-	Same    bool                 `json:"logits_agree"`
+	Same    bool                 `json:"logits_agree"` // of the runs that there were
+	Stopped bool                 `json:"interrupted"`  // not all runs were made
 }
 
 // A benchResult is what one way did in one state of the page cache.
 type benchResult struct {
 	Way             string              `json:"way"`
-	Cache           string              `json:"cache"` // "cold" or "warm"
+	Cache           string              `json:"cache"`           // "cold", "warm" or "any"
+	Error           string              `json:"error,omitempty"` // why there are no more runs
 	TokensPerSecond spread              `json:"tokens_per_second"`
 	FirstToken      spread              `json:"first_token_seconds"`
 	StallShare      spread              `json:"stall_share"`
+	Overlap         spread              `json:"overlap_efficiency"`
 	ReadRate        spread              `json:"read_bytes_per_second"`
 	DeviceShare     float64             `json:"device_share"` // of the median of ReadRate; 0 if the device was not measured
 	PeakBytes       spread              `json:"peak_rss_bytes"`
@@ -199,19 +207,22 @@ func (b *benchCommand) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	b.path = path
-	r, chosen, err := b.prepare(ctx)
+	progress := b.progress.start(b.stderr)
+	defer progress.end()
+	r, chosen, err := b.prepare(ctx, progress)
 	if err != nil {
 		return err
 	}
-	err = b.measure(ctx, r, chosen)
-	if err != nil && !errors.Is(err, errDiffer) {
-		return err
+	err = b.measure(ctx, r, chosen, progress)
+	progress.end()
+	if err != nil && len(r.measured()) == 0 {
+		return err // there is nothing to tell
 	}
-	return errors.Join(b.write(r), err)
+	return errors.Join(b.write(r), err, r.failures(), r.compare())
 }
 
 // prepare measures the device and finds out what can be compared.
-func (b *benchCommand) prepare(ctx context.Context) (*benchReport, []way, error) {
+func (b *benchCommand) prepare(ctx context.Context, progress *progress) (*benchReport, []way, error) {
 	r := &benchReport{Model: b.model.name(), Prompt: b.prompt, Predict: b.predict, Rounds: b.rounds, Same: true}
 	plan, err := pipeline.PlanFor(ctx, b.path, pipeline.WithContextForPrompt(b.prompt, b.predict))
 	if err != nil {
@@ -221,16 +232,28 @@ func (b *benchCommand) prepare(ctx context.Context) (*benchReport, []way, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	b.shards = f.Paths
+	b.shards, b.room = f.Paths, plan.Ceiling
+	for _, size := range f.Sizes {
+		b.bytes += size
+	}
 	chosen := slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return len(b.only) > 0 && !slices.Contains(b.only, w.name) })
 	if plan.PinnedBlocks < plan.Blocks {
 		chosen = slices.DeleteFunc(chosen, func(w way) bool { return w.name == "memory" })
 		r.Notes = append(r.Notes, fmt.Sprintf("not all of the model fits in memory: %s of %s do", size(plan.PinnedBytes), size(plan.ModelBytes)))
 	}
+	if mapped, err := ioactor.OpenMmap(f.Paths, ioactor.HintNone); err == nil {
+		_ = mapped.Close() // nothing was read
+	} else if errors.Is(err, errors.ErrUnsupported) {
+		chosen = slices.DeleteFunc(chosen, func(w way) bool { return strings.HasPrefix(w.name, "mmap") })
+		r.Notes = append(r.Notes, err.Error())
+	}
 	if len(chosen) == 0 {
 		return nil, nil, errors.New("nothing is left to compare")
 	}
+	probed := progress.phase(phaseProbe, "probes")
+	probed(0, 1)
 	probe, err := ioactor.Probe(ctx, b.shards[0], ioactor.ProbeOptions{Time: time.Second})
+	probed(1, 1)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
@@ -246,47 +269,121 @@ func (b *benchCommand) prepare(ctx context.Context) (*benchReport, []way, error)
 }
 
 // measure runs all rounds. Every round has each way in each state once, and
-// begins with another way than the one before.
-func (b *benchCommand) measure(ctx context.Context, r *benchReport, chosen []way) error {
-	states := []string{cold, warm}
-	switch dropped, err := dropCached(b.shards); {
-	case err != nil:
-		r.Notes = append(r.Notes, "no cold runs: "+err.Error())
-		states = states[1:]
-	case !dropped:
-		r.Notes = append(r.Notes, "no cold runs: the system keeps the file in memory")
-		states = states[1:]
+// begins with another way than the one before. A way that fails in a state is not
+// tried again there; the others go on. The error is that ctx has ended.
+func (b *benchCommand) measure(ctx context.Context, r *benchReport, chosen []way, progress *progress) error {
+	states, err := b.states(ctx, r)
+	if err != nil {
+		r.Stopped = ctx.Err() != nil
+		return err
 	}
 	for _, w := range chosen {
 		for _, state := range states {
 			r.Results = append(r.Results, &benchResult{Way: w.name, Cache: state})
 		}
 	}
-	done, stop := b.progress.runs(b.stderr, b.rounds*len(r.Results))
-	defer stop()
+	show := progress.phase(phaseBench, "runs")
+	done, total := 0, b.rounds*len(r.Results)
+	show(0, int64(total))
 	for round := range b.rounds {
 		for i := range chosen {
 			at := (i + round) % len(chosen)
 			for j, state := range states {
-				s, err := b.once(ctx, chosen[at], state)
-				if err != nil {
-					return err
-				}
 				result := r.Results[at*len(states)+j]
-				result.Runs = append(result.Runs, *s)
-				done()
+				if result.Error == "" {
+					s, err := b.once(ctx, chosen[at], state)
+					switch {
+					case ctx.Err() != nil:
+						r.Stopped = true
+						return context.Cause(ctx)
+					case err != nil:
+						result.Error = err.Error()
+					default:
+						result.Runs = append(result.Runs, *s)
+						r.note(result, s.Notes)
+					}
+				}
+				done++
+				show(int64(done), int64(total))
 			}
 		}
 	}
-	return r.compare()
+	return nil
 }
 
-// compare makes the figures of all runs. It returns [errDiffer] unless all have
-// computed the same.
+// states finds out in which states of the page cache runs can begin.
+func (b *benchCommand) states(ctx context.Context, r *benchReport) ([]string, error) {
+	var states []string
+	switch dropped, err := dropCached(b.shards); {
+	case err != nil:
+		r.Notes = append(r.Notes, "no cold runs: "+err.Error())
+	case !dropped:
+		r.Notes = append(r.Notes, "no cold runs: the system keeps the file in memory")
+	default:
+		states = append(states, cold)
+	}
+	// A file that is too large is not read in vain.
+	fits := b.room <= 0 || b.bytes <= b.room
+	if fits {
+		var err error
+		if fits, err = b.warm(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if fits {
+		return append(states, warm), nil
+	}
+	r.Notes = append(r.Notes, fmt.Sprintf("no warm runs: the page cache cannot hold the %s of the file", size(b.bytes)))
+	if len(states) == 0 {
+		states = append(states, left)
+	}
+	return states, nil
+}
+
+// warm sees to it that the page cache holds the files, reading what it does not
+// hold, and reports whether it does.
+func (b *benchCommand) warm(ctx context.Context) (bool, error) {
+	const enough = 0.99
+	for range 2 {
+		share, known, err := cachedShare(b.shards)
+		if err != nil || known && share >= enough {
+			return err == nil, err
+		}
+		if err := readThrough(ctx, b.shards); err != nil {
+			return false, err
+		}
+		if !known {
+			return true, nil // as far as anybody can tell
+		}
+	}
+	share, _, err := cachedShare(b.shards)
+	return share >= enough, err
+}
+
+// note keeps what a way says that is not as it was asked for.
+func (r *benchReport) note(result *benchResult, notes []string) {
+	for _, text := range notes {
+		if text = result.Way + ": " + text; !slices.Contains(r.Notes, text) {
+			r.Notes = append(r.Notes, text)
+		}
+	}
+}
+
+// measured are the results that have a run, with their figures made.
+func (r *benchReport) measured() []*benchResult {
+	results := slices.DeleteFunc(slices.Clone(r.Results), func(x *benchResult) bool { return len(x.Runs) == 0 })
+	for _, x := range results {
+		x.summarize(r.Device)
+	}
+	return results
+}
+
+// compare returns [errDiffer] unless all runs have computed the same.
 func (r *benchReport) compare() error {
-	for _, result := range r.Results {
-		result.summarize(r.Device)
-		r.Same = r.Same && slices.Equal(result.Logits, r.Results[0].Logits) && len(result.Logits) == 1
+	results := r.measured()
+	r.Same = true
+	for _, x := range results {
+		r.Same = r.Same && slices.Equal(x.Logits, results[0].Logits) && len(x.Logits) == 1
 	}
 	if !r.Same {
 		return errDiffer
@@ -294,13 +391,28 @@ func (r *benchReport) compare() error {
 	return nil
 }
 
+// failures names the ways that have failed, and why.
+func (r *benchReport) failures() error {
+	var errs []error
+	for _, x := range r.Results {
+		if x.Error != "" {
+			errs = append(errs, fmt.Errorf("%s, %s cache: %s", x.Way, x.Cache, x.Error))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // once runs w in a process of its own.
 func (b *benchCommand) once(ctx context.Context, w way, state string) (*pipeline.GenStats, error) {
 	var err error
-	if state == cold {
+	switch state {
+	case cold:
 		_, err = dropCached(b.shards)
-	} else {
-		err = readThrough(ctx, b.shards)
+	case warm:
+		var held bool
+		if held, err = b.warm(ctx); err == nil && !held {
+			err = errors.New("the page cache does not hold the file any more")
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -324,17 +436,28 @@ func (b *benchCommand) once(ctx context.Context, w way, state string) (*pipeline
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if message := childMessage(stderr.String()); message != "" {
+			return nil, errors.New(message)
 		}
-		message := strings.TrimPrefix(strings.TrimSpace(stderr.String()), "pipectl: ")
-		return nil, fmt.Errorf("%s, %s cache: %w: %s", w.name, state, err, message)
+		return nil, err
 	}
 	s := new(pipeline.GenStats)
 	if err := json.Unmarshal(stdout.Bytes(), s); err != nil {
-		return nil, fmt.Errorf("%s, %s cache: statistics: %w", w.name, state, err)
+		return nil, fmt.Errorf("statistics: %w", err)
 	}
 	return s, nil
+}
+
+// childMessage is the error in what a run has written to standard error, in one
+// line and without the hint, which is for who gave the flags.
+func childMessage(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		text, ok := strings.CutPrefix(strings.TrimSpace(line), "pipectl: ")
+		if ok && !strings.HasPrefix(text, "warning: ") {
+			return text
+		}
+	}
+	return ""
 }
 
 // summarize makes the figures of the runs.
@@ -342,6 +465,7 @@ func (r *benchResult) summarize(device *ioactor.ProbeResult) {
 	of := func(f func(*pipeline.GenStats) float64) spread { return spreadOf(r.Runs, f) }
 	r.TokensPerSecond = of(func(s *pipeline.GenStats) float64 { return s.TokensPerSecond })
 	r.FirstToken = of(func(s *pipeline.GenStats) float64 { return s.FirstTokenSeconds })
+	r.Overlap = of(func(s *pipeline.GenStats) float64 { return s.OverlapEfficiency })
 	r.StallShare = of(func(s *pipeline.GenStats) float64 { return s.StallShare })
 	r.ReadRate = of(func(s *pipeline.GenStats) float64 { return s.ReadBytesPerSecond })
 	r.PeakBytes = of(func(s *pipeline.GenStats) float64 { return float64(s.PeakRSSBytes) })
@@ -355,6 +479,7 @@ func (r *benchResult) summarize(device *ioactor.ProbeResult) {
 	r.Pass.Stall = pass(func(s *pipeline.GenStats) float64 { return s.StallSeconds })
 	r.Pass.Other = max(0, pass(func(s *pipeline.GenStats) float64 { return s.TotalSeconds })-r.Pass.Arithmetic-r.Pass.Stall)
 	last := &r.Runs[len(r.Runs)-1]
+	r.Logits = nil
 	r.Hits, r.Misses = last.PrefetchHits, last.PrefetchMisses
 	for i := range r.Runs {
 		if hash := r.Runs[i].LogitsSHA256; !slices.Contains(r.Logits, hash) {
@@ -387,6 +512,7 @@ func readThrough(ctx context.Context, paths []string) error {
 
 // write writes the report in the form that was asked for, and draws the plot.
 func (b *benchCommand) write(r *benchReport) error {
+	_ = r.compare() // the figures are made
 	var err error
 	switch {
 	case b.json:
@@ -396,17 +522,25 @@ func (b *benchCommand) write(r *benchReport) error {
 	default:
 		err = r.writeTable(b.stdout)
 	}
-	if err == nil && b.plot != "" {
+	if err == nil && b.plot != "" && len(r.measured()) > 0 {
 		err = writeFile(b.plot, r.plot)
 	}
 	return err
 }
 
-// writeTable writes the report for people.
+// writeTable writes the report for people: what has been measured, and what has
+// failed.
 func (r *benchReport) writeTable(w io.Writer) error {
 	known := func(x float64, s string) string { return cmp.Or(map[bool]string{true: "-"}[x == 0], s) }
-	rows := [][]string{{"", "cache", "tokens/s", "", "first token", "hits", "misses", "stall", "read", "device", "memory", "logits"}}
+	rows := [][]string{{"", "cache", "tokens/s", "", "first token", "hits", "misses", "stall", "overlap", "read", "device", "memory", "logits"}}
 	for _, x := range r.Results {
+		switch {
+		case x.Error != "":
+			rows = append(rows, []string{x.Way, x.Cache, "failed: " + x.Error})
+			continue
+		case len(x.Runs) == 0:
+			continue
+		}
 		t := x.TokensPerSecond
 		var short []string
 		for _, hash := range x.Logits {
@@ -418,25 +552,41 @@ func (r *benchReport) writeTable(w io.Writer) error {
 			known(x.FirstToken.Median, duration(x.FirstToken.Median)),
 			strconv.FormatInt(x.Hits, 10), strconv.FormatInt(x.Misses, 10),
 			fmt.Sprintf("%.0f %%", 100*x.StallShare.Median),
+			known(x.Overlap.Median, fmt.Sprintf("%.2f", x.Overlap.Median)),
 			known(x.ReadRate.Median, bandwidth(x.ReadRate.Median)),
 			known(x.DeviceShare, fmt.Sprintf("%.0f %%", 100*x.DeviceShare)),
 			known(x.PeakBytes.Median, size(int64(x.PeakBytes.Median))),
 			strings.Join(short, " "),
 		})
 	}
+	measured, runs := r.measured(), 0
+	for _, x := range measured {
+		runs += len(x.Runs)
+	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s: %d tokens behind a prompt of %d, rounds: %d; medians, and the least and the most\n\n", r.Model, r.Results[0].Runs[0].GeneratedTokens, r.Results[0].Runs[0].PromptTokens, r.Rounds)
+	fmt.Fprintf(&out, "%s: ", r.Model)
+	if runs > 0 {
+		s := &measured[0].Runs[0]
+		fmt.Fprintf(&out, "%d tokens behind a prompt of %d, ", s.GeneratedTokens, s.PromptTokens)
+	}
+	fmt.Fprintf(&out, "rounds: %d; medians, and the least and the most\n\n", r.Rounds)
 	writeColumns(&out, rows, 2)
 	fmt.Fprintln(&out)
+	if r.Stopped {
+		fmt.Fprintf(&out, "interrupted after %d runs of %d\n", runs, r.Rounds*len(r.Results))
+	}
 	if r.Device != nil {
 		fmt.Fprintf(&out, "device: %s\n", bandwidth(r.Device.BytesPerSecond))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&out, "note: %s\n", note)
 	}
-	if r.Same {
-		fmt.Fprintf(&out, "all logits are the same bits: %s\n", r.Results[0].Logits[0])
-	} else {
+	switch {
+	case runs == 0:
+		fmt.Fprintf(&out, "nothing was measured\n")
+	case r.Same:
+		fmt.Fprintf(&out, "all logits are the same bits: %s\n", measured[0].Logits[0])
+	default:
 		fmt.Fprintf(&out, "the logits DIFFER: see the last column\n")
 	}
 	_, err := out.WriteTo(w)

@@ -23,9 +23,10 @@ var (
 // plot draws two charts, one above the other: tokens per second, and where the
 // time of a pass went.
 func (r *benchReport) plot(w io.Writer) error {
-	names := make([]string, len(r.Results))
+	results := r.measured()
+	names := make([]string, len(results))
 	var speed, arithmetic, stall, other plotter.Values
-	for i, x := range r.Results {
+	for i, x := range results {
 		names[i] = x.Way + "\n" + x.Cache
 		speed = append(speed, x.TokensPerSecond.Median)
 		arithmetic = append(arithmetic, 1e3*x.Pass.Arithmetic)

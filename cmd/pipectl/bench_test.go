@@ -53,7 +53,8 @@ func TestBenchFails(t *testing.T) {
 	t.Setenv(childEnv, "1")
 	o := pipectl(t, "", "bench", "-m", brokenDemo(t), "-n", "2", "--rounds", "1", "--only", "serial")
 	require.Equal(t, exitFailed, o.code)
-	require.Empty(t, o.stdout)
+	require.Regexp(t, `(?m)^serial +(cold|warm|any) +failed: .*layer 3`, o.stdout)
+	require.Contains(t, o.stdout, "\nnothing was measured\n")
 	require.Contains(t, o.stderr, "pipectl: serial, ")
 	require.Contains(t, o.stderr, "layer 3")
 
@@ -76,7 +77,7 @@ func measured(hashes ...string) *benchReport {
 	for i, hash := range hashes {
 		s := pipeline.GenStats{
 			GeneratedTokens: 2, PromptTokens: 1, TokensPerSecond: float64(10 * (i + 1)), FirstTokenSeconds: 0.25, PrefetchHits: 4, PrefetchMisses: 2,
-			StallSeconds: 0.5, StallShare: 0.25, TotalSeconds: 2, Passes: 2, ReadBytesPerSecond: 1e9, PeakRSSBytes: 1 << 20, LogitsSHA256: hash,
+			StallSeconds: 0.5, StallShare: 0.25, OverlapEfficiency: 0.8, TotalSeconds: 2, Passes: 2, ReadBytesPerSecond: 1e9, PeakRSSBytes: 1 << 20, LogitsSHA256: hash,
 			Actors: pipeline.Stats{Compute: stage.Counts{Working: 1e9}},
 		}
 		if i%2 == 0 {
@@ -97,9 +98,9 @@ func TestBenchReport(t *testing.T) {
 	require.NoError(t, r.writeTable(&table))
 	require.Equal(t, `model.gguf: 2 tokens behind a prompt of 1, rounds: 2; medians, and the least and the most
 
-        cache  tokens/s                first token  hits  misses  stall       read  device    memory    logits
-serial  cold       15.0  10.0 to 20.0       250 ms     4       2   25 %  1.00 GB/s    50 %  1.00 MiB  aaaaaaaa
-ring-2  cold       35.0  30.0 to 40.0       250 ms     4       2   25 %  1.00 GB/s    50 %  1.00 MiB  aaaaaaaa
+        cache  tokens/s                first token  hits  misses  stall  overlap       read  device    memory    logits
+serial  cold       15.0  10.0 to 20.0       250 ms     4       2   25 %     0.80  1.00 GB/s    50 %  1.00 MiB  aaaaaaaa
+ring-2  cold       35.0  30.0 to 40.0       250 ms     4       2   25 %     0.80  1.00 GB/s    50 %  1.00 MiB  aaaaaaaa
 
 device: 2.00 GB/s
 note: a note
@@ -139,17 +140,82 @@ func TestBenchDiffers(t *testing.T) {
 	require.False(t, errors.Is(measured("a").compare(), errDiffer))
 }
 
-// Ctrl-C ends the run that is under way and leaves nothing behind.
+// What one way fails at is in its row. The others go on, in every form of the
+// report.
+func TestBenchGoesOn(t *testing.T) {
+	t.Setenv(childEnv, "1")
+	dir := t.TempDir()
+	bench := func(args ...string) outcome {
+		// A directory that is not empty is where a run of direct has to write its trace.
+		o := pipectl(t, "", append([]string{"bench", "-n", "2", "--rounds", "2", "--only", "serial,direct", "--trace", filepath.Join(dir, "out.json")}, args...)...)
+		require.Equal(t, exitFailed, o.code, o.stderr)
+		require.Contains(t, o.stderr, "direct, warm cache: write "+filepath.Join(dir, "out.direct.warm.json"))
+		require.NotContains(t, o.stderr, "serial")
+		return o
+	}
+	for _, state := range []string{cold, warm} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "out.direct."+state+".json", "full"), 0o700))
+	}
+	table := bench().stdout
+	require.Regexp(t, `(?m)^serial +warm +\d`, table)
+	require.Regexp(t, `(?m)^direct  warm +failed: write .*out\.direct\.warm\.json`, table)
+	require.Contains(t, table, "\nall logits are the same bits: ")
+
+	var r benchReport
+	decodeJSON(t, bench("--json").stdout, &r)
+	for _, x := range r.Results {
+		if x.Way == "serial" {
+			require.Len(t, x.Runs, 2)
+			require.Empty(t, x.Error)
+			require.Positive(t, x.Overlap.Median)
+			require.LessOrEqual(t, x.Overlap.Max, 1.0)
+		} else {
+			require.Empty(t, x.Runs, "it is not tried again")
+			require.Contains(t, x.Error, "out.direct.")
+		}
+	}
+
+	rows, err := csv.NewReader(strings.NewReader(bench("--csv", "--plot", filepath.Join(dir, "out.svg")).stdout)).ReadAll()
+	require.NoError(t, err)
+	last := len(rows[0]) - 1
+	require.Equal(t, "error", rows[0][last])
+	for _, row := range rows[1:] {
+		require.Equal(t, row[0] == "direct", row[last] != "", row)
+	}
+	drawing, err := os.ReadFile(filepath.Join(dir, "out.svg"))
+	require.NoError(t, err)
+	require.Contains(t, string(drawing), "serial")
+	require.NotContains(t, string(drawing), "direct")
+}
+
+// Ctrl-C ends the run that is under way, and shows those that were complete.
 func TestBenchInterrupted(t *testing.T) {
 	t.Setenv(childEnv, "1")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var stdout bytes.Buffer
-	stderr := writerFunc(func(p []byte) (int, error) {
-		cancel() // behind the first run
-		return len(p), nil
-	})
-	args := []string{"bench", "-n", "200", "--rounds", "1000", "--only", "serial", "--progress", "json"}
-	require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), &stdout, stderr))
-	require.Empty(t, stdout.String())
+	for _, args := range [][]string{nil, {"--json"}, {"--csv"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var stdout bytes.Buffer
+		stderr := writerFunc(func(p []byte) (int, error) {
+			if bytes.Contains(p, []byte(`"phase":"bench"`)) && !bytes.Contains(p, []byte(`"done":0,`)) {
+				cancel() // behind the first run, or one soon after
+			}
+			return len(p), nil
+		})
+		args := append([]string{"bench", "-n", "200", "--rounds", "1000", "--only", "serial,ring-2", "--progress", "json"}, args...)
+		require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), &stdout, stderr))
+		switch text := stdout.String(); args[len(args)-1] {
+		case "--json":
+			var r benchReport
+			decodeJSON(t, text, &r)
+			require.True(t, r.Stopped)
+			require.NotEmpty(t, r.Results[0].Runs)
+		case "--csv":
+			rows, err := csv.NewReader(&stdout).ReadAll()
+			require.NoError(t, err)
+			require.Greater(t, len(rows), 1)
+		default:
+			require.Regexp(t, `\ninterrupted after \d+ runs of \d`, text)
+			require.Regexp(t, `(?m)^serial `, text)
+		}
+	}
 }

@@ -10,21 +10,33 @@ import (
 // dropCached asks the page cache to let the files go, and reports whether it did:
 // it keeps what somebody has mapped or has yet to write, and files in memory.
 func dropCached(paths []string) (dropped bool, err error) {
-	var cached, pages int64
 	for _, path := range paths {
-		err := withFile(path, func(f *os.File, size int64) error {
-			if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-				return os.NewSyscallError("fadvise", err)
-			}
-			c, p, err := cachedPages(f, size)
-			cached, pages = cached+c, pages+p
-			return err
+		err := withFile(path, func(f *os.File, _ int64) error {
+			return os.NewSyscallError("fadvise", unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 		})
 		if err != nil {
 			return false, err
 		}
 	}
-	return cached*100 <= pages, nil
+	share, _, err := cachedShare(paths)
+	return share <= 0.01, err
+}
+
+// cachedShare returns how much of the files the page cache holds, 0 to 1. known is
+// false where the system does not tell.
+func cachedShare(paths []string) (share float64, known bool, err error) {
+	var cached, pages int64
+	for _, path := range paths {
+		err := withFile(path, func(f *os.File, size int64) error {
+			c, p, err := cachedPages(f, size)
+			cached, pages = cached+c, pages+p
+			return err
+		})
+		if err != nil {
+			return 0, false, err
+		}
+	}
+	return float64(cached) / float64(max(1, pages)), true, nil
 }
 
 func withFile(path string, do func(f *os.File, size int64) error) error {
