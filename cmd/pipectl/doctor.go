@@ -160,7 +160,7 @@ func (d *doctorCommand) checkModel(ctx context.Context, path string, options []p
 	} else {
 		d.add("tokenizer", statusOK, "", "%d tokens", t.Size())
 	}
-	probe := d.checkStorage(ctx, f)
+	probe := d.checkStorage(ctx, f, total)
 	if err == nil {
 		d.checkPlan(ctx, path, options, probe)
 	}
@@ -170,7 +170,8 @@ func (d *doctorCommand) checkModel(ctx context.Context, path string, options []p
 }
 
 // checkStorage measures the storage of the first shard, and tries direct reads.
-func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File) *ioactor.ProbeResult {
+// total is the size of all weights.
+func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File, total int64) *ioactor.ProbeResult {
 	const advice = "a first run shows whether it keeps up: see what it is limited by"
 	probed := d.shown.phase(phaseProbe, "probes")
 	probed(0, 1)
@@ -180,8 +181,17 @@ func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File) *ioactor
 		d.add("storage", statusFail, "the file must be readable to its end", "%v", err)
 		return nil
 	}
-	const slow = 200e6 // less than a hard disk of today
+	const (
+		slow   = 200e6    // less than a hard disk of today
+		enough = 16 << 20 // to tell anything by: at least a large read
+	)
 	switch {
+	case inMemory(f.Paths[0]):
+		advice := fmt.Sprintf("the file itself takes %s of memory: on a disk it would leave that to blocks that stay", size(total))
+		d.add("storage", statusWarn, advice, "%s, of memory and not of a disk", bandwidth(r.BytesPerSecond))
+		return &r
+	case total < enough:
+		d.add("storage", statusOK, "", "%s, of so small a file that it says nothing", bandwidth(r.BytesPerSecond))
 	case !r.Device:
 		d.add("storage", statusWarn, advice, "%s, not of the device alone: %s", bandwidth(r.BytesPerSecond), r.Reason)
 	case r.BytesPerSecond < slow:
@@ -216,7 +226,11 @@ func (d *doctorCommand) checkPlan(ctx context.Context, path string, options []pi
 	if plan.Warning != "" {
 		s, advice = statusWarn, plan.Warning
 	}
-	d.add("memory", s, advice, "takes %s%s; %s would do", size(plan.Total), ceiling, size(plan.Floor))
+	less := ""
+	if plan.Floor < plan.Total {
+		less = fmt.Sprintf("; %s would do", size(plan.Floor))
+	}
+	d.add("memory", s, advice, "takes %s%s%s", size(plan.Total), ceiling, less)
 	if plan.StreamedBytes == 0 {
 		d.add("streaming", statusOK, "", "none: all %d blocks stay in memory", plan.Blocks)
 		return

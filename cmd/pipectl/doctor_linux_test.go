@@ -8,6 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A model in memory is no measure of a disk, and takes the memory that it is to
+// save.
+func TestDoctorInMemory(t *testing.T) {
+	const shm = "/dev/shm"
+	if !inMemory(shm) {
+		t.Skipf("%s is no file system in memory", shm)
+	}
+	dir, err := os.MkdirTemp(shm, "layerpipe")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	whole, err := os.ReadFile(demoModel)
+	require.NoError(t, err)
+	path := filepath.Join(dir, "demo.gguf")
+	require.NoError(t, os.WriteFile(path, whole, 0o600))
+	checks := examined(t, exitOK, "-m", path)
+	require.Equal(t, statusWarn, checks["storage"].Status)
+	require.Contains(t, checks["storage"].Message, "of memory and not of a disk")
+	require.Contains(t, checks["storage"].Advice, "takes 2.91 MiB of memory")
+	require.NotContains(t, checks, "direct reads")
+}
+
 func TestDoctorSystem(t *testing.T) {
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "setting")

@@ -51,6 +51,10 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, "1 file, 74 tensors of 2.91 MiB, each complete", checks["file"].Message)
 	require.Equal(t, "2.91 MiB read, all are numbers", checks["weights"].Message)
 
+	if !strings.Contains(checks["storage"].Message, "memory") {
+		require.Contains(t, checks["storage"].Message, "so small a file that it says nothing")
+	}
+
 	text := succeed(t, "", "doctor", "--buffers", "2")
 	require.Regexp(t, `(?m)^ok    streaming     .* a pass, 0 of 9 blocks stay in memory; about `, text)
 	require.NotContains(t, text, "weights")

@@ -45,7 +45,7 @@ var openHints = []hint{
 	{model.ErrModel, "convert the model anew, or get it from another source"},
 	{dequant.ErrUnsupported, "choose another quantization of the model"},
 	{tokenizer.ErrUnsupported, "pipectl logits works on token ids and needs no tokenizer"},
-	{pipeline.ErrMemory, "raise --memory, or lower what it has to hold: --ctx, --buffers; --unit tensor needs the smallest slots"},
+	{pipeline.ErrMemory, "raise --memory or the limit that is named, or lower what it has to hold: --ctx, --buffers; --unit tensor needs the smallest slots"},
 	{syscall.ENOMEM, "lower --memory"},
 }
 
