@@ -29,6 +29,7 @@ type memoryChild struct {
 	Ceiling       int64
 	Float32       bool
 	Prompt        int    // tokens
+	Sessions      int    // if not 0, so many are asked for, with logits behind every token, instead of a generation
 	Group         string // the control group that it moves itself to, a file
 }
 
@@ -78,15 +79,40 @@ func TestMemoryChild(t *testing.T) {
 	if c.Float32 {
 		options = append(options, pipeline.WithFloat32())
 	}
+	if c.Sessions > 0 {
+		options = append(options, pipeline.WithSessions(c.Sessions), pipeline.WithLogits(c.Sessions*c.Prompt))
+	}
 	e, err := pipeline.Open(c.Path, options...)
 	require.NoError(t, err)
 	debug.SetMemoryLimit(e.Plan().GoBytes()) // as the command does
 	var stats pipeline.GenStats
+	if c.Sessions > 0 {
+		feedSessions(t, e, c.Prompt)
+		c.Prompt = 1
+	}
 	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: make([]int32, c.Prompt), MaxTokens: 3, Stats: &stats}) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, json.NewEncoder(os.Stdout).Encode(memoryReport{stats.PeakRSSBytes, e.Plan()}))
 	require.NoError(t, e.Close())
+}
+
+// feedSessions feeds as many sessions as the plan has room for with so many
+// tokens, and takes as many rows of logits at once as it has room for.
+func feedSessions(t *testing.T, e *pipeline.Engine, tokens int) {
+	plan := e.Plan()
+	feeds := make([]pipeline.Feed, min(plan.Sessions, plan.Logits))
+	part := min(tokens, plan.Logits/len(feeds))
+	for i := range feeds {
+		s, err := e.NewSession(tokens)
+		require.NoError(t, err)
+		defer s.Close()
+		feeds[i] = pipeline.Feed{Session: s, Tokens: make([]int32, part), Logits: part}
+	}
+	for fed := 0; fed+part <= tokens; fed += part {
+		_, err := e.Feed(t.Context(), feeds...)
+		require.NoError(t, err)
+	}
 }
 
 func skipWithoutPeak(t *testing.T) {
@@ -154,6 +180,29 @@ func TestCeiling(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The plan counts every row of logits and every session: those that are asked for
+// alone are far more than the lower ceilings.
+func TestCeilingSessions(t *testing.T) {
+	skipWithoutPeak(t)
+	path := synthetic(t, synth.Config{
+		Shape: synth.Shape{Layers: 3, Dim: 512, FFN: 512, Heads: 8, KVHeads: 8, Vocab: 32000}, Type: "Q8_0",
+	})
+	floor := memoryFloor(t, path, pipeline.Pread, "")
+	var r memoryReport
+	rows := 0
+	for _, ceiling := range []int64{floor, floor + 48<<20, 1 << 40} {
+		r = memoryChild{Path: path, Backend: pipeline.Pread.String(), Ceiling: ceiling, Prompt: 100, Sessions: 12}.run(t)
+		t.Logf("peak %d MiB, planned %d MiB, ceiling %d MiB: %d sessions, %d rows of logits",
+			r.Peak>>20, r.Plan.Total>>20, ceiling>>20, r.Plan.Sessions, r.Plan.Logits)
+		require.LessOrEqual(t, r.Peak, ceiling)
+		require.Greater(t, r.Plan.Logits, rows)
+		rows = r.Plan.Logits
+	}
+	require.Equal(t, 12, r.Plan.Sessions)
+	require.Equal(t, 1200, rows)
+	require.Greater(t, r.Peak, int64(1200*4*32000), "the logits of all sessions lay in memory")
 }
 
 // memoryFloor is the floor of a process like the children, which is larger than
