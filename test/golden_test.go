@@ -52,6 +52,7 @@ func TestGolden(t *testing.T) {
 	t.Run("demo", func(t *testing.T) {
 		check(t, "demo", demoModel, []int32{1, 264, 30, 7, 512, 99, 1000, 41, 5, 6, 7, 300, 2, 77, 640, 3})
 	})
+	t.Run("synthetic", func(t *testing.T) { check(t, "synthetic-IQ2_XXS", gridModel(t, "IQ2_XXS"), gridTokens) })
 	eachReference(t, func(t *testing.T, r reference) { check(t, r.Name, r.model(), r.Tokens) })
 	if *update {
 		b, err := json.MarshalIndent(golden, "", "\t")

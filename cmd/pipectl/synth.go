@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,8 +87,11 @@ func typeNames() []string {
 
 func typesHelp() string {
 	names := typeNames()
-	half := len(names) / 2
-	return strings.Join(names[:half], " ") + "\n" + strings.Join(names[half:], " ")
+	var lines []string
+	for line := range slices.Chunk(names, 9) {
+		lines = append(lines, strings.Join(line, " "))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (s *synthCommand) run(ctx context.Context) error {

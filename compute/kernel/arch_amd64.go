@@ -5,6 +5,7 @@ package kernel
 import (
 	"os"
 
+	"github.com/layerpipe/layerpipe/dequant"
 	"github.com/layerpipe/layerpipe/model/gguf"
 	"golang.org/x/sys/cpu"
 )
@@ -44,9 +45,26 @@ var avx2 = [len(families)]kernels{
 	gguf.Q5_K:   {interleave: interleaveQ5_K, mul: [group]mulFunc{mulQ5_Kx1, mulQ5_Kx2, mulQ5_Kx3, mulQ5_Kx4}},
 	gguf.Q6_K:   {interleave: interleaveQ6_K, mul: [group]mulFunc{mulQ6_Kx1, mulQ6_Kx2, mulQ6_Kx3, mulQ6_Kx4}},
 	gguf.IQ4_XS: {interleave: interleaveIQ4_XS, mul: [group]mulFunc{mulIQ4_XSx1, mulIQ4_XSx2, mulIQ4_XSx3, mulIQ4_XSx4}},
+
+	gguf.IQ2_XXS: {decode: gridIQ2_XXS, mul: [group]mulFunc{mulIQ2_XXSx1, mulIQ2_XXSx2, mulIQ2_XXSx3, mulIQ2_XXSx4}},
+	gguf.IQ3_XXS: {decode: gridIQ3_XXS, mul: [group]mulFunc{mulIQ3_XXSx1, mulIQ3_XXSx2, mulIQ3_XXSx3, mulIQ3_XXSx4}},
+	gguf.IQ3_S:   {decode: gridIQ3_S, mul: [group]mulFunc{mulIQ3_Sx1, mulIQ3_Sx2, mulIQ3_Sx3, mulIQ3_Sx4}},
 }
 
-// vnni holds the kernels for machines that have VNNI with 512 bits.
+func gridIQ2_XXS(nb int, dst, src *byte, stride int) {
+	decodeIQ2_XXS(nb, dst, src, stride, &dequant.GridIQ2XXS()[0])
+}
+
+func gridIQ3_XXS(nb int, dst, src *byte, stride int) {
+	decodeIQ3_XXS(nb, dst, src, stride, &dequant.GridIQ3XXS()[0])
+}
+
+func gridIQ3_S(nb int, dst, src *byte, stride int) {
+	decodeIQ3_S(nb, dst, src, stride, &dequant.GridIQ3S()[0])
+}
+
+// vnni holds the kernels for machines that have VNNI with 512 bits. The types of
+// grids have none: there too they run those of AVX2.
 var vnni = [len(families)]wideKernels{
 	gguf.Q4_0:   {mulQ4_0x4VNNI, mulQ4_0x8VNNI},
 	gguf.Q4_1:   {mulQ4_1x4VNNI, mulQ4_1x8VNNI},

@@ -23,6 +23,13 @@ func TestVectorKernelsRun(t *testing.T) {
 			require.NotNil(t, fastFloat[typ].pack)
 			return
 		}
+		require.NotNil(t, fast[typ].mul[0])
+		if familyOf(typ).panel == nil {
+			require.NotNil(t, fast[typ].decode)
+			require.Nil(t, vnni[typ].group, "a machine with VNNI runs the kernels of AVX2")
+			require.False(t, PanelLayout(typ, 8, 512))
+			return
+		}
 		require.NotNil(t, fast[typ].interleave)
 		require.True(t, PanelLayout(typ, 8, 512))
 		require.False(t, PanelLayout(typ, 7, 512))

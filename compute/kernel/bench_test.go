@@ -1,12 +1,14 @@
 package kernel
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 	"unsafe"
 
+	"github.com/layerpipe/layerpipe/dequant"
 	"github.com/layerpipe/layerpipe/model/gguf"
 )
 
@@ -112,6 +114,40 @@ func BenchmarkMatMul(b *testing.B) {
 					}
 				}
 				m.report(b, 2*some*k*n, "GFLOP/s")
+			})
+		}
+	}
+}
+
+// BenchmarkExpanded tells what the kernels for grids are worth: the same product
+// takes turns with one of the weights expanded to float32, as types without
+// kernels are.
+func BenchmarkExpanded(b *testing.B) {
+	const k = 4096
+	for _, t := range []gguf.Type{gguf.IQ2_XXS, gguf.IQ3_XXS, gguf.IQ3_S} {
+		for _, n := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%v/columns=%d", t, n), func(b *testing.B) {
+				rng := rand.New(rand.NewPCG(3, 3))
+				rows := piece / t.RowBytes(k) &^ 7 / n &^ 7
+				w := benchMatrix(rng, t, max(8, rows), k)
+				x := randomActs(rng, n*k)
+				a, af := actsFor(t, n, k, x), actsFor(gguf.F32, n, k, x)
+				dst := make([]float32, n*w.Rows)
+				values := make([]float32, w.Rows*k)
+				f := &Matrix{Type: gguf.F32, Rows: w.Rows, Cols: k}
+				f.Data = unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))
+				m, expanded := make(meter, 0, 1<<16), make(meter, 0, 1<<16)
+				for b.Loop() {
+					m.time(func() { Mul(dst, w.Rows, w, a, 0, w.Rows) })
+					expanded.time(func() {
+						if err := dequant.Float32(t, values, w.Data); err != nil {
+							b.Fatal(err)
+						}
+						Mul(dst, w.Rows, f, af, 0, w.Rows)
+					})
+				}
+				m.report(b, float64(len(w.Data)), "GB/s")
+				expanded.report(b, float64(len(w.Data)), "expanded-GB/s")
 			})
 		}
 	}

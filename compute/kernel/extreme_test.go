@@ -117,7 +117,7 @@ func keepScales(w, from *Matrix) {
 // integers say it is: no intermediate sum overflows.
 func TestLargestSums(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
-		if familyOf(typ).panel == nil {
+		if familyOf(typ).form == formFloat {
 			t.Skip("no integers")
 		}
 		const k = 256
@@ -159,6 +159,69 @@ func TestLargestSums(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Every point of a grid, with all kinds of signs and the largest scale, gives
+// exactly what the dequantized weights give, also with the activations that make
+// the most of a row.
+func TestGridPoints(t *testing.T) {
+	fill := func(p []byte, b byte) {
+		for i := range p {
+			p[i] = b
+		}
+	}
+	for _, tc := range []struct {
+		t      gguf.Type
+		points int
+		set    func(block []byte, point int)
+	}{
+		{gguf.IQ2_XXS, 256, func(b []byte, point int) {
+			for i := 2; i < 66; i += 8 {
+				fill(b[i:i+4], byte(point))
+				b[i+7] |= 0xf0
+			}
+		}},
+		{gguf.IQ3_XXS, 256, func(b []byte, point int) {
+			fill(b[2:66], byte(point))
+			for i := 69; i < 98; i += 4 {
+				b[i] |= 0xf0
+			}
+		}},
+		{gguf.IQ3_S, 512, func(b []byte, point int) {
+			fill(b[2:66], byte(point))
+			fill(b[66:74], -byte(point>>8))
+			fill(b[106:110], 0xff)
+		}},
+	} {
+		t.Run(tc.t.String(), func(t *testing.T) {
+			const rows, k = 8, 256
+			rng := rand.New(rand.NewPCG(13, uint64(tc.t)))
+			for point := range tc.points {
+				w := randomMatrix(rng, tc.t, rows, k)
+				for b := w.Data; len(b) > 0; b = b[tc.t.BlockBytes():] {
+					binary.LittleEndian.PutUint16(b, dequant.F32ToF16(1))
+					tc.set(b, point)
+				}
+				weights := make([]float32, rows*k)
+				require.NoError(t, dequant.Float32(tc.t, weights, w.Data))
+				x := make([]float32, rows*k) // column c makes the most of row c
+				for i, v := range weights {
+					x[i] = float32(math.Copysign(127, float64(v)))
+				}
+				for n := 1; n <= rows; n++ {
+					dst := make([]float32, n*rows)
+					Mul(dst, rows, w, actsFor(tc.t, n, k, x[:n*k]), 0, rows)
+					for i, got := range dst {
+						var want float64
+						for j, v := range weights[i%rows*k:][:k] {
+							want += float64(v) * float64(x[i/rows*k+j])
+						}
+						require.Equal(t, float32(want), got, "point %d, row %d, column %d", point, i%rows, i/rows)
+					}
+				}
+			}
+		})
+	}
 }
 
 // What is not finite makes the products of its own column NaN, and no others.

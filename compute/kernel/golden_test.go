@@ -32,6 +32,10 @@ func TestGolden(t *testing.T) {
 		gguf.Q5_K:   0xae22feb0e2aa47fd,
 		gguf.Q6_K:   0xa064c24d14bfcbf4,
 		gguf.IQ4_XS: 0xdbc1fbbc551b624b,
+
+		gguf.IQ2_XXS: 0x489bbca5df064977,
+		gguf.IQ3_XXS: 0xb4532674b9dafead,
+		gguf.IQ3_S:   0x6eed3a739531166f,
 	}
 	forAllTypes(t, func(t *testing.T, typ gguf.Type) {
 		const rows, k, n = 21, 768, 9

@@ -19,8 +19,8 @@ func PanelLayout(t gguf.Type, rows, cols int) bool {
 
 // Interleave turns a matrix of layout [Rows] in src into one of layout [Panels]
 // in dst, which has the same size. It is src or does not overlap with it.
-// Interleave panics if t has no panels (no float type has) or a slice is too
-// short. Calls may run at once on disjoint ranges of rows that begin at a
+// Interleave panics if t has no panels (float types and types of grids have
+// none) or a slice is too short. Calls may run at once on disjoint ranges of rows that begin at a
 // multiple of eight.
 func Interleave(t gguf.Type, rows, cols int, dst, src []byte) {
 	f := familyOf(t)

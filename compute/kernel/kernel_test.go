@@ -26,6 +26,7 @@ var allTypes = []struct {
 	{gguf.Q8_0, []int{0}}, {gguf.IQ4_NL, []int{0}}, {gguf.MXFP4, nil},
 	{gguf.Q2_K, []int{80, 82}}, {gguf.Q3_K, []int{108}}, {gguf.Q4_K, []int{0, 2}},
 	{gguf.Q5_K, []int{0, 2}}, {gguf.Q6_K, []int{208}}, {gguf.IQ4_XS, []int{0}},
+	{gguf.IQ2_XXS, []int{0}}, {gguf.IQ3_XXS, []int{0}}, {gguf.IQ3_S, []int{0}},
 }
 
 func forAllTypes(t *testing.T, f func(t *testing.T, typ gguf.Type)) {
@@ -258,6 +259,8 @@ func TestMulChecks(t *testing.T) {
 	require.NotPanics(t, func() { Mul(dst[:56], 16, w, a, 0, 16) })
 	short := *w
 	short.Data = w.Data[1:]
+	grid := randomMatrix(rng, gguf.IQ3_S, 24, 512)
+	grid.Layout = Panels
 	for name, f := range map[string]func(){
 		"short weights":              func() { Mul(dst, 20, &short, a, 0, 20) },
 		"short destination":          func() { Mul(dst[1:], 20, w, a, 0, 20) },
@@ -269,6 +272,7 @@ func TestMulChecks(t *testing.T) {
 		"another length":             func() { Mul(dst, 20, w, actsFor(gguf.Q4_K, 3, 256, make([]float32, 768)), 0, 20) },
 		"another family":             func() { Mul(dst, 20, w, actsFor(gguf.Q8_0, 3, 512, make([]float32, 1536)), 0, 20) },
 		"no activations":             func() { Mul(dst, 20, w, new(Acts), 0, 20) },
+		"no panels":                  func() { Mul(make([]float32, 72), 24, grid, a, 0, 24) },
 		"no kernel":                  func() { new(Acts).Reset(gguf.IQ1_S, 1, 256) },
 		"length not of whole blocks": func() { new(Acts).Reset(gguf.Q4_0, 1, 33) },
 	} {

@@ -10,7 +10,7 @@ import "fmt"
 // the sizes do not agree or a was not made for w's type.
 func Mul(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
 	check(dst, ldd, w, a, r0, r1)
-	if k := &fast[w.Type]; k.interleave != nil {
+	if k := &fast[w.Type]; k.mul[0] != nil {
 		mulPanels(dst, ldd, w, a, k, r0, r1)
 		return
 	}
@@ -25,6 +25,8 @@ func check(dst []float32, ldd int, w *Matrix, a *Acts, r0, r1 int) {
 	switch {
 	case a.form != familyOf(w.Type).form || a.k != w.Cols:
 		panic(fmt.Sprintf("kernel: %v weights of %d columns meet other activations (%d values)", w.Type, w.Cols, a.k))
+	case w.Layout == Panels && familyOf(w.Type).panel == nil:
+		panic(fmt.Sprintf("kernel: %v weights have no panels", w.Type))
 	case r0 < 0 || r0 > r1 || r1 > w.Rows || r0%8 != 0 || r1%8 != 0 && r1 != w.Rows:
 		panic(fmt.Sprintf("kernel: rows [%d, %d) of %d", r0, r1, w.Rows))
 	case len(w.Data) < w.bytes():

@@ -8,7 +8,8 @@ import (
 // kernels are the vector kernels of a quantized type.
 //
 // interleave makes a panel of nb blocks in dst from eight rows that begin
-// stride bytes apart in src.
+// stride bytes apart in src. Types of grids have decode instead, which makes a
+// decoded panel.
 //
 // mul[n-1] adds to eight rows of n columns, ldd apart in dst, the products of
 // nb blocks of a panel and the records of those n columns. It brings as many
@@ -19,6 +20,7 @@ import (
 // recs2.
 type kernels struct {
 	interleave func(nb int, dst, src *byte, stride int)
+	decode     func(nb int, dst, src *byte, stride int)
 	mul        [group]mulFunc
 	wide       wideKernels
 }
@@ -27,6 +29,42 @@ type (
 	mulFunc  = func(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 	wideFunc = func(nb int, panels *byte, stride int, fetch, fetch2 uintptr, recs, recs2 *byte, dst *float32, ldd int)
 )
+
+// A decoded panel is what products with weights of a type of grids are computed
+// from. It has for each block of eight rows:
+//
+//	  0  d        8 float32
+//	 32  scales   8 vectors, one for each 32 values: a row's scale twice, int16
+//	288  pairs    4 vectors, one for each 64 values: a row's two scales, int16
+//	416  weights  64 vectors: four values of a row, plus 64, or 16 for IQ3_S, uint8
+//
+// Behind its blocks is memory that decode needs.
+const (
+	decodedBlock   = 416 + 64*32
+	decodedScratch = 8 * 64 * 2
+)
+
+// fill makes a panel of n blocks from block b on of eight rows in layout Rows,
+// which begin stride bytes apart. It is not inlined for the reason given at
+// mulGroup.
+//
+//go:noinline
+func (k *kernels) fill(panel []byte, n int, rows []byte, stride int) {
+	if k.decode != nil {
+		k.decode(n, &panel[0], &rows[0], stride)
+		return
+	}
+	k.interleave(n, &panel[0], &rows[0], stride)
+}
+
+// stretch returns how many blocks of size bytes, of eight rows, a product takes
+// at a time.
+func (k *kernels) stretch(size int) int {
+	if k.decode != nil {
+		return (2*panelBytes - decodedScratch) / decodedBlock // there is no second panel
+	}
+	return panelBytes / (8 * size)
+}
 
 // wideKernels take one group of columns, and two.
 type wideKernels struct{ group, groups wideFunc }
@@ -107,7 +145,7 @@ func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspa
 	}
 	nb, size := w.blocks()
 	rows := w.Data[r*nb*size:][:8*panels*nb*size]
-	stretch, stride := panelBytes/(8*size), 8*nb*size
+	stretch, stride := k.stretch(size), 8*nb*size
 	ahead := fetchAhead
 	if w.Layout == Rows {
 		ahead, stride = len(rows), panelBytes
@@ -121,7 +159,7 @@ func mulRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspa
 		if w.Layout == Rows {
 			from = ws.panels[:]
 			for p := range panels {
-				k.interleave(n, &from[p*stride], &rows[(8*p*nb+b)*size], nb*size)
+				k.fill(from[p*stride:], n, rows[(8*p*nb+b)*size:], nb*size)
 			}
 		}
 		for c := c0; c < c1; {
@@ -168,7 +206,7 @@ func mulWide(mul wideFunc, n int, panels []byte, stride int, fetch, fetch2 uintp
 // eight is whatever the workspace holds.
 func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *workspace, r, r1 int) {
 	nb, size := w.blocks()
-	stretch := panelBytes / (8 * size)
+	stretch := k.stretch(size)
 	for c := 0; c < a.n; c += group {
 		width := min(group, a.n-c)
 		clear(ws.out[:])
@@ -177,7 +215,7 @@ func mulLastRows(dst []float32, ldd int, w *Matrix, a *Acts, k *kernels, ws *wor
 			for i := r; i < r1; i++ {
 				copy(ws.rows[(i-r)*n*size:][:n*size], w.Data[(i*nb+b)*size:])
 			}
-			k.interleave(n, &ws.panels[0], &ws.rows[0], n*size)
+			k.fill(ws.panels[:], n, ws.rows[:], n*size)
 			mulGroup(k.mul[width-1], n, ws.panels[:], 0, a, c, width, b, ws.out[:], 8)
 		}
 		for i := range width {

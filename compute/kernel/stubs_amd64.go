@@ -363,3 +363,54 @@ func quantize32AVX2(nb int, x *float32, recs *byte, stride int)
 //
 //go:noescape
 func quantize256AVX2(nb int, x *float32, recs *byte, stride int)
+
+// decodeIQ2_XXS makes a decoded panel of eight rows of nb blocks, see panel.go.
+//
+//go:noescape
+func decodeIQ2_XXS(nb int, dst *byte, src *byte, stride int, grid *uint64)
+
+//go:noescape
+func mulIQ2_XXSx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_XXSx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_XXSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_XXSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+// decodeIQ3_XXS makes a decoded panel of eight rows of nb blocks, see panel.go.
+//
+//go:noescape
+func decodeIQ3_XXS(nb int, dst *byte, src *byte, stride int, grid *uint32)
+
+//go:noescape
+func mulIQ3_XXSx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ3_XXSx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ3_XXSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ3_XXSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+// decodeIQ3_S makes a decoded panel of eight rows of nb blocks, see panel.go.
+//
+//go:noescape
+func decodeIQ3_S(nb int, dst *byte, src *byte, stride int, grid *uint32)
+
+//go:noescape
+func mulIQ3_Sx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ3_Sx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ3_Sx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ3_Sx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)

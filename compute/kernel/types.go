@@ -15,7 +15,7 @@ const (
 type family struct {
 	form   form
 	unpack func(*block, []byte) // nil for float types
-	panel  []field              // nil for float types
+	panel  []field              // nil for float types and types of grids
 	fifths bool                 // the panel field of four bytes holds fifth bits, see toVectors
 }
 
@@ -45,6 +45,10 @@ var families = [40]family{
 	gguf.Q5_K:   {form256, unpackQ5_K, []field{{0, 2, 2}, {2, 2, 2}, {4, 12, 4}, {16, 32, 4}, {48, 128, 4}}, false},
 	gguf.Q6_K:   {form256, unpackQ6_K, []field{{208, 2, 2}, {192, 16, 4}, {128, 64, 4}, {0, 128, 4}}, false},
 	gguf.IQ4_XS: {form256, unpackIQ4_XS, []field{{0, 2, 2}, {2, 2, 2}, {4, 4, 4}, {8, 128, 4}}, false},
+
+	gguf.IQ2_XXS: {form: form256, unpack: unpackIQ2_XXS},
+	gguf.IQ3_XXS: {form: form256, unpack: unpackIQ3_XXS},
+	gguf.IQ3_S:   {form: form256, unpack: unpackIQ3_S},
 }
 
 func familyOf(t gguf.Type) *family {

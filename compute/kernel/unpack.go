@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"github.com/layerpipe/layerpipe/dequant"
 )
@@ -201,4 +202,64 @@ func unpackIQ4_XS(b *block, src []byte) {
 		nibbles(b.q[32*i:], src[8+16*i:])
 	}
 	lookup(b.q[:], &iq4)
+}
+
+// point sets out to the magnitudes of a point, with minus where signs has a bit.
+func point(out []int8, magnitudes uint64, signs byte) {
+	for j := range out[:8] {
+		v := int8(magnitudes >> (8 * j))
+		if signs>>j&1 != 0 {
+			v = -v
+		}
+		out[j] = v
+	}
+}
+
+// evenSigns adds to 7 signs the eighth, which makes the number of minus signs
+// even.
+func evenSigns(s uint32) byte { return byte(s&127) | byte(bits.OnesCount32(s&127))<<7 }
+
+// The scale of a sub-block is s+1/2 in the file; here it is 2s+1, and d so much
+// smaller.
+
+func unpackIQ2_XXS(b *block, src []byte) {
+	b.d = f16At(src, 0) * 0.125
+	grid := dequant.GridIQ2XXS()
+	for i := range 8 {
+		qs := src[2+8*i:]
+		signs := binary.LittleEndian.Uint32(qs[4:])
+		b.scale[2*i] = int32(signs>>28)*2 + 1
+		b.scale[2*i+1] = b.scale[2*i]
+		for g, q := range qs[:4] {
+			point(b.q[32*i+8*g:], grid[q], evenSigns(signs>>(7*g)))
+		}
+	}
+}
+
+func unpackIQ3_XXS(b *block, src []byte) {
+	b.d = f16At(src, 0) * 0.25
+	grid := dequant.GridIQ3XXS()
+	for i := range 8 {
+		qs, signs := src[2+8*i:], binary.LittleEndian.Uint32(src[66+4*i:])
+		b.scale[2*i] = int32(signs>>28)*2 + 1
+		b.scale[2*i+1] = b.scale[2*i]
+		for g := range 4 {
+			point(b.q[32*i+8*g:], uint64(grid[qs[2*g]])|uint64(grid[qs[2*g+1]])<<32, evenSigns(signs>>(7*g)))
+		}
+	}
+}
+
+func unpackIQ3_S(b *block, src []byte) {
+	b.d = f16At(src, 0)
+	grid := dequant.GridIQ3S()
+	for i := range 8 {
+		qs, high, signs := src[2+8*i:], uint32(src[66+i]), src[74+4*i:]
+		b.scale[2*i] = int32(src[106+i/2]>>(i%2*4)&15)*2 + 1
+		b.scale[2*i+1] = b.scale[2*i]
+		for g := range 4 {
+			q0 := uint32(qs[2*g]) | high>>(2*g)&1<<8
+			q1 := uint32(qs[2*g+1]) | high>>(2*g+1)&1<<8
+			point(b.q[32*i+8*g:], uint64(grid[q0])|uint64(grid[q1])<<32, signs[g])
+		}
+	}
 }

@@ -35,6 +35,16 @@ func flat(lo, hi float64) float64 {
 // (kvalues_iq4nl in ggml-common.h).
 const iq4RMS = 67.44
 
+// oddRMS is the root mean square of the odd numbers from 1 to 31, which a scale
+// of four bits stands for in the types IQ2_XXS, IQ3_XXS and IQ3_S. Their grids
+// (iq2xxs_grid, iq3xxs_grid and iq3s_grid in ggml-common.h) have those below.
+const (
+	oddRMS    = 18.47
+	iq2XXSRMS = 23.12
+	iq3XXSRMS = 30.85
+	iq3SRMS   = 7.594
+)
+
 var formats = map[gguf.Type]format{
 	gguf.Q4_0:   {rms: flat(-8, 7), d: 0},
 	gguf.Q4_1:   {rms: flat(-7.5, 7.5), d: 0, min: 2, center: -7.5},
@@ -48,6 +58,10 @@ var formats = map[gguf.Type]format{
 	gguf.Q4_K:   {rms: flat(32, 63) * flat(-7.5, 7.5), d: 0, min: 2, center: 7.5, tie: tieSixes},
 	gguf.Q5_K:   {rms: flat(32, 63) * flat(-15.5, 15.5), d: 0, min: 2, center: 15.5, tie: tieSixes},
 	gguf.Q6_K:   {rms: flat(-128, 127) * flat(-32, 31), d: 208},
+
+	gguf.IQ2_XXS: {rms: oddRMS / 8 * iq2XXSRMS, d: 0},
+	gguf.IQ3_XXS: {rms: oddRMS / 4 * iq3XXSRMS, d: 0},
+	gguf.IQ3_S:   {rms: oddRMS * iq3SRMS, d: 0},
 }
 
 // tieNibbles sets the scales of Q2_K, in the lower halves of 16 bytes, to 8 to

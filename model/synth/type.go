@@ -22,7 +22,9 @@ type mix struct {
 
 // mixes are the rules that llama-quantize follows for a model without experts
 // and without an importance matrix (llama_tensor_get_type in llama-quant.cpp).
-// It knows MXFP4 for experts alone; the rule here is ours.
+// It knows MXFP4 for experts alone; the rule here is ours. For the queries and
+// keys of IQ3_XXS it takes IQ2_S, which there is no kernel for; here they are as
+// the rest.
 var mixes = []mix{
 	{"F32", 0, gguf.F32, nil},
 	{"F16", 1, gguf.F16, nil},
@@ -49,12 +51,41 @@ var mixes = []mix{
 		}
 		return gguf.Q4_K, m.sensitive()
 	}},
+	{"IQ3_M", 27, gguf.IQ3_S, func(m matrix, s Shape) (gguf.Type, bool) {
+		return gguf.Q4_K, m.role == attnV || m.role == attnOut || m.role == ffnDown && m.layer < s.Layers/8
+	}},
+	{"IQ3_S", 26, gguf.IQ3_S, func(m matrix, s Shape) (gguf.Type, bool) { return gguf.Q4_K, m.role == attnV && s.shares() }},
 	{"Q3_K_S", 11, gguf.Q3_K, nil},
+	{"IQ3_XS", 22, gguf.IQ3_S, func(m matrix, s Shape) (gguf.Type, bool) {
+		switch m.role {
+		case attnV:
+			return gguf.Q4_K, s.shares()
+		case attnQ, attnK:
+			return gguf.IQ3_XXS, true
+		}
+		middle := m.layer >= s.Layers/8 && m.layer < 7*s.Layers/8
+		return gguf.IQ3_XXS, middle && (m.role == ffnGate || m.role == ffnUp)
+	}},
+	{"IQ3_XXS", 23, gguf.IQ3_XXS, func(m matrix, s Shape) (gguf.Type, bool) {
+		switch {
+		case m.role == attnV && s.shares() || m.role == ffnDown && m.layer < s.Layers/8:
+			return gguf.Q4_K, true
+		case m.role == ffnDown:
+			return gguf.Q3_K, true
+		}
+		return gguf.IQ3_S, m.role == attnV || m.role == attnOut || m.role == embedding
+	}},
 	{"Q2_K", 10, gguf.Q2_K, func(m matrix, s Shape) (gguf.Type, bool) {
 		if m.role == attnV && s.shares() {
 			return gguf.Q4_K, true
 		}
 		return gguf.Q3_K, m.sensitive()
+	}},
+	{"IQ2_XXS", 19, gguf.IQ2_XXS, func(m matrix, s Shape) (gguf.Type, bool) {
+		if m.role == attnV && s.shares() {
+			return gguf.Q4_K, true
+		}
+		return gguf.Q2_K, m.role == attnV || m.role == ffnDown && m.layer < s.Layers/8 || m.role == embedding
 	}},
 }
 
@@ -90,7 +121,7 @@ func (x *mix) of(m matrix, s Shape) (gguf.Type, error) {
 			t = b
 		}
 	}
-	if s.is70B() && m.role == attnV && (t == gguf.Q3_K || t == gguf.Q4_K) {
+	if s.is70B() && m.role == attnV && x.most != gguf.IQ2_XXS && (t == gguf.Q3_K || t == gguf.Q4_K) {
 		t = gguf.Q5_K
 	}
 	if m.role == output {
@@ -98,6 +129,8 @@ func (x *mix) of(m matrix, s Shape) (gguf.Type, error) {
 		case gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0:
 		case gguf.MXFP4:
 			t = gguf.Q8_0
+		case gguf.IQ2_XXS, gguf.IQ3_XXS:
+			t = gguf.Q5_K
 		default:
 			t = gguf.Q6_K
 		}

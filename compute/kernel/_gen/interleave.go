@@ -35,15 +35,7 @@ func (f *format) interleave() {
 				}
 			}
 		case p.size == 4:
-			v, hi := YMM(), XMM()
-			VPXOR(v, v, v)
-			for h, x := range []reg.Register{v.AsX(), hi} {
-				VMOVD(row(4*h, p.off), x)
-				for r := 1; r < 4; r++ {
-					VPINSRD(Imm(uint64(r)), row(4*h+r, p.off), x, x)
-				}
-			}
-			VINSERTI128(Imm(1), hi, v, v)
+			v := eightWords(row, p.off)
 			if f.fifths {
 				toVectors(v)
 			}
@@ -79,8 +71,30 @@ func eightRows(row0, row4, stride, stride3 reg.GPVirtual, r, off int) Mem {
 	return m
 }
 
+// eightWords returns the 32 bits at off of each row.
+func eightWords(row func(r, off int) Mem, off int) reg.VecVirtual {
+	v, hi := YMM(), XMM()
+	VPXOR(v, v, v)
+	for h, x := range []reg.Register{v.AsX(), hi} {
+		VMOVD(row(4*h, off), x)
+		for r := 1; r < 4; r++ {
+			VPINSRD(Imm(uint64(r)), row(4*h+r, off), x, x)
+		}
+	}
+	VINSERTI128(Imm(1), hi, v, v)
+	return v
+}
+
 // transpose writes n vectors whose lanes are the rows' n 32-bit words at off.
 func (f *format) transpose(row func(r, off int) Mem, off int, out Mem, n int) {
+	v := f.columns(row, off, n)
+	for i := range n {
+		VMOVDQU(v[i], out.Offset(32*i))
+	}
+}
+
+// columns returns n vectors whose lanes are the rows' n 32-bit words at off.
+func (f *format) columns(row func(r, off int) Mem, off, n int) []reg.VecVirtual {
 	var a [4]reg.VecVirtual
 	for r := range a {
 		a[r] = YMM()
@@ -110,9 +124,7 @@ func (f *format) transpose(row func(r, off int) Mem, off int, out Mem, n int) {
 	if n > 3 {
 		VPUNPCKHQDQ(t[3], t[1], v[3])
 	}
-	for i := range n {
-		VMOVDQU(v[i], out.Offset(32*i))
-	}
+	return v[:n]
 }
 
 // toVectors is the package's toVectors on eight lanes. It moves bit 4v+i to

@@ -48,6 +48,12 @@ func main() {
 	foldLanes()
 	quantizer("quantize32AVX2", 32, rec32D)
 	quantizer("quantize256AVX2", 256, rec256D)
+	for _, t := range gridTypes {
+		t.decode()
+		for c := 1; c <= group; c++ {
+			t.mul(c)
+		}
+	}
 	Generate()
 }
 
