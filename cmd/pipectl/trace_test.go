@@ -49,6 +49,12 @@ func TestTraceOfLogits(t *testing.T) {
 	require.Contains(t, succeed(t, "", "trace", path), "pass 2 (of 3 recorded)")
 }
 
+func TestTraceOfChat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	succeed(t, "Hello\nAnd you?\n", "chat", "--chat-template", "chatml", "-n", "2", "--temp", "0", "--trace", path)
+	require.Contains(t, succeed(t, "", "trace", path), "pass 3 (of 4 recorded)")
+}
+
 func TestTraceFails(t *testing.T) {
 	path := traced(t)
 	o := pipectl(t, "", "trace", path, "--pass", "4")
