@@ -11,7 +11,7 @@ import (
 )
 
 // gridModel makes a model whose weights are mostly points of a grid. The
-// references have no IQ2_XXS.
+// references have no IQ2.
 func gridModel(t testing.TB, typ synth.Type) string {
 	shape := synth.Shape{Layers: 3, Dim: 256, FFN: 512, Heads: 4, KVHeads: 2, Vocab: 500}
 	return synthetic(t, synth.Config{Shape: shape, Type: typ, Seed: 3})
@@ -24,7 +24,7 @@ var gridTokens = []int32{1, 300, 17, 5, 499, 42, 256, 7, 7, 128, 64, 33}
 // is as large as it is for other types. A sign that is wrong once in a hundred
 // times would move the logits by more than a tenth of their size.
 func TestGridTypes(t *testing.T) {
-	for _, typ := range []synth.Type{"IQ2_XXS", "IQ3_XXS", "IQ3_S", "Q6_K"} {
+	for _, typ := range []synth.Type{"IQ2_XXS", "IQ2_XS", "IQ2_M", "IQ3_XXS", "IQ3_S", "Q6_K"} {
 		t.Run(string(typ), func(t *testing.T) {
 			path := gridModel(t, typ)
 			logits := func(passes int, options ...pipeline.Option) []float32 {

@@ -47,12 +47,22 @@ var avx2 = [len(families)]kernels{
 	gguf.IQ4_XS: {interleave: interleaveIQ4_XS, mul: [group]mulFunc{mulIQ4_XSx1, mulIQ4_XSx2, mulIQ4_XSx3, mulIQ4_XSx4}},
 
 	gguf.IQ2_XXS: {decode: gridIQ2_XXS, mul: [group]mulFunc{mulIQ2_XXSx1, mulIQ2_XXSx2, mulIQ2_XXSx3, mulIQ2_XXSx4}},
+	gguf.IQ2_XS:  {decode: gridIQ2_XS, mul: [group]mulFunc{mulIQ2_XSx1, mulIQ2_XSx2, mulIQ2_XSx3, mulIQ2_XSx4}},
+	gguf.IQ2_S:   {decode: gridIQ2_S, mul: [group]mulFunc{mulIQ2_Sx1, mulIQ2_Sx2, mulIQ2_Sx3, mulIQ2_Sx4}},
 	gguf.IQ3_XXS: {decode: gridIQ3_XXS, mul: [group]mulFunc{mulIQ3_XXSx1, mulIQ3_XXSx2, mulIQ3_XXSx3, mulIQ3_XXSx4}},
 	gguf.IQ3_S:   {decode: gridIQ3_S, mul: [group]mulFunc{mulIQ3_Sx1, mulIQ3_Sx2, mulIQ3_Sx3, mulIQ3_Sx4}},
 }
 
 func gridIQ2_XXS(nb int, dst, src *byte, stride int) {
 	decodeIQ2_XXS(nb, dst, src, stride, &dequant.GridIQ2XXS()[0])
+}
+
+func gridIQ2_XS(nb int, dst, src *byte, stride int) {
+	decodeIQ2_XS(nb, dst, src, stride, &dequant.GridIQ2XS()[0])
+}
+
+func gridIQ2_S(nb int, dst, src *byte, stride int) {
+	decodeIQ2_S(nb, dst, src, stride, &dequant.GridIQ2S()[0])
 }
 
 func gridIQ3_XXS(nb int, dst, src *byte, stride int) {

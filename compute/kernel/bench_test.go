@@ -124,7 +124,7 @@ func BenchmarkMatMul(b *testing.B) {
 // kernels are.
 func BenchmarkExpanded(b *testing.B) {
 	const k = 4096
-	for _, t := range []gguf.Type{gguf.IQ2_XXS, gguf.IQ3_XXS, gguf.IQ3_S} {
+	for _, t := range []gguf.Type{gguf.IQ2_XXS, gguf.IQ2_XS, gguf.IQ2_S, gguf.IQ3_XXS, gguf.IQ3_S} {
 		for _, n := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%v/columns=%d", t, n), func(b *testing.B) {
 				rng := rand.New(rand.NewPCG(3, 3))

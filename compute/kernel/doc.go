@@ -37,15 +37,16 @@
 //	Q4_0 Q5_0 Q8_0 IQ4_NL MXFP4    acc = acc + sum*(D*d)
 //	Q4_1 Q5_1                      acc = acc + sum*(D*d), then acc = acc + m*(d*Σq)
 //	Q3_K Q6_K IQ4_XS               acc = acc + d*(D*S)
-//	IQ2_XXS IQ3_XXS IQ3_S          acc = acc + d*(D*S)
+//	IQ2_XXS IQ2_XS IQ2_S           acc = acc + d*(D*S)
+//	IQ3_XXS IQ3_S                  acc = acc + d*(D*S)
 //	Q2_K Q4_K Q5_K                 acc = acc + d*(D*S - m*M)
 //	F32 F16 BF16                   lane[i mod 8] = lane[i mod 8] + w[i]*x[i]
 //
 // sum, S, M and Σq are rounded to float32 once. MXFP4 weights are twice the
-// E2M1 values and D is half the block's scale. Weights of IQ2_XXS, IQ3_XXS and
-// IQ3_S are the values of a point of the grid with their signs, scale is the odd
-// number 2s+1 with s as in the file, and D is the block's scale divided by 8, 4
-// and 1. For float weights the activations stay float32, and the eight lanes are
+// E2M1 values and D is half the block's scale. Weights of the types IQ2
+// and IQ3 are the values of a point of the grid with their signs, scale is the odd
+// number 2s+1 with s as in the file, and D is the block's scale divided by 8, for
+// IQ3_XXS by 4 and for IQ3_S by 1. For float weights the activations stay float32, and the eight lanes are
 // added at the end:
 //
 //	((0+4)+(2+6)) + ((1+5)+(3+7))

@@ -181,6 +181,18 @@ func TestGridPoints(t *testing.T) {
 				b[i+7] |= 0xf0
 			}
 		}},
+		{gguf.IQ2_XS, 512, func(b []byte, point int) {
+			for i := 2; i < 66; i += 2 {
+				b[i] = byte(point)
+				b[i+1] = b[i+1]&^1 | byte(point>>8)
+			}
+			fill(b[66:], 0xff)
+		}},
+		{gguf.IQ2_S, 1024, func(b []byte, point int) {
+			fill(b[2:34], byte(point))
+			fill(b[66:74], byte(point>>8)*0x55)
+			fill(b[74:], 0xff)
+		}},
 		{gguf.IQ3_XXS, 256, func(b []byte, point int) {
 			fill(b[2:66], byte(point))
 			for i := 69; i < 98; i += 4 {

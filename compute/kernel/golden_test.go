@@ -34,6 +34,8 @@ func TestGolden(t *testing.T) {
 		gguf.IQ4_XS: 0xdbc1fbbc551b624b,
 
 		gguf.IQ2_XXS: 0x489bbca5df064977,
+		gguf.IQ2_XS:  0x53cf1d46776ab266,
+		gguf.IQ2_S:   0xc017e6a862298391,
 		gguf.IQ3_XXS: 0xb4532674b9dafead,
 		gguf.IQ3_S:   0x6eed3a739531166f,
 	}

@@ -26,7 +26,8 @@ var allTypes = []struct {
 	{gguf.Q8_0, []int{0}}, {gguf.IQ4_NL, []int{0}}, {gguf.MXFP4, nil},
 	{gguf.Q2_K, []int{80, 82}}, {gguf.Q3_K, []int{108}}, {gguf.Q4_K, []int{0, 2}},
 	{gguf.Q5_K, []int{0, 2}}, {gguf.Q6_K, []int{208}}, {gguf.IQ4_XS, []int{0}},
-	{gguf.IQ2_XXS, []int{0}}, {gguf.IQ3_XXS, []int{0}}, {gguf.IQ3_S, []int{0}},
+	{gguf.IQ2_XXS, []int{0}}, {gguf.IQ2_XS, []int{0}}, {gguf.IQ2_S, []int{0}},
+	{gguf.IQ3_XXS, []int{0}}, {gguf.IQ3_S, []int{0}},
 }
 
 func forAllTypes(t *testing.T, f func(t *testing.T, typ gguf.Type)) {

@@ -34,13 +34,13 @@ type (
 // from. It has for each block of eight rows:
 //
 //	  0  d        8 float32
-//	 32  scales   8 vectors, one for each 32 values: a row's scale twice, int16
-//	288  pairs    4 vectors, one for each 64 values: a row's two scales, int16
-//	416  weights  64 vectors: four values of a row, plus 64, or 16 for IQ3_S, uint8
+//	 32  scales   8 vectors, or 16 where scales are for 16 values: a row's scale twice, int16
+//	544  pairs    4 vectors, or 8: a row's two next scales, int16
+//	800  weights  64 vectors: four values of a row, plus 64, or 16 for IQ3_S, uint8
 //
 // Behind its blocks is memory that decode needs.
 const (
-	decodedBlock   = 416 + 64*32
+	decodedBlock   = 800 + 64*32
 	decodedScratch = 8 * 64 * 2
 )
 

@@ -381,6 +381,40 @@ func mulIQ2_XXSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, 
 //go:noescape
 func mulIQ2_XXSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
 
+// decodeIQ2_XS makes a decoded panel of eight rows of nb blocks, see panel.go.
+//
+//go:noescape
+func decodeIQ2_XS(nb int, dst *byte, src *byte, stride int, grid *uint64)
+
+//go:noescape
+func mulIQ2_XSx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_XSx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_XSx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_XSx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+// decodeIQ2_S makes a decoded panel of eight rows of nb blocks, see panel.go.
+//
+//go:noescape
+func decodeIQ2_S(nb int, dst *byte, src *byte, stride int, grid *uint64)
+
+//go:noescape
+func mulIQ2_Sx1(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_Sx2(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_Sx3(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
+//go:noescape
+func mulIQ2_Sx4(nb int, panel *byte, fetch uintptr, recs *byte, dst *float32, ldd int)
+
 // decodeIQ3_XXS makes a decoded panel of eight rows of nb blocks, see panel.go.
 //
 //go:noescape

@@ -47,6 +47,8 @@ var families = [40]family{
 	gguf.IQ4_XS: {form256, unpackIQ4_XS, []field{{0, 2, 2}, {2, 2, 2}, {4, 4, 4}, {8, 128, 4}}, false},
 
 	gguf.IQ2_XXS: {form: form256, unpack: unpackIQ2_XXS},
+	gguf.IQ2_XS:  {form: form256, unpack: unpackIQ2_XS},
+	gguf.IQ2_S:   {form: form256, unpack: unpackIQ2_S},
 	gguf.IQ3_XXS: {form: form256, unpack: unpackIQ3_XXS},
 	gguf.IQ3_S:   {form: form256, unpack: unpackIQ3_S},
 }

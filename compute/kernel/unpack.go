@@ -236,6 +236,33 @@ func unpackIQ2_XXS(b *block, src []byte) {
 	}
 }
 
+// nibbleScales sets the scales of 16 values, two in a byte.
+func nibbleScales(b *block, src []byte) {
+	for i, s := range src[:8] {
+		b.scale[2*i], b.scale[2*i+1] = int32(s&15)*2+1, int32(s>>4)*2+1
+	}
+}
+
+func unpackIQ2_XS(b *block, src []byte) {
+	b.d = f16At(src, 0) * 0.125
+	nibbleScales(b, src[66:])
+	grid := dequant.GridIQ2XS()
+	for g := range 32 {
+		q := binary.LittleEndian.Uint16(src[2+2*g:])
+		point(b.q[8*g:], grid[q&511], evenSigns(uint32(q>>9)))
+	}
+}
+
+func unpackIQ2_S(b *block, src []byte) {
+	b.d = f16At(src, 0) * 0.125
+	nibbleScales(b, src[74:])
+	grid := dequant.GridIQ2S()
+	for g := range 32 {
+		q := uint32(src[2+g]) | uint32(src[66+g/4])>>(g%4*2)&3<<8
+		point(b.q[8*g:], grid[q], src[34+g])
+	}
+}
+
 func unpackIQ3_XXS(b *block, src []byte) {
 	b.d = f16At(src, 0) * 0.25
 	grid := dequant.GridIQ3XXS()

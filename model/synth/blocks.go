@@ -36,11 +36,13 @@ func flat(lo, hi float64) float64 {
 const iq4RMS = 67.44
 
 // oddRMS is the root mean square of the odd numbers from 1 to 31, which a scale
-// of four bits stands for in the types IQ2_XXS, IQ3_XXS and IQ3_S. Their grids
-// (iq2xxs_grid, iq3xxs_grid and iq3s_grid in ggml-common.h) have those below.
+// of four bits stands for in the types IQ2 and IQ3. Their grids (iq2xxs_grid,
+// iq2xs_grid and so on in ggml-common.h) have those below.
 const (
 	oddRMS    = 18.47
 	iq2XXSRMS = 23.12
+	iq2XSRMS  = 24.22
+	iq2SRMS   = 24.43
 	iq3XXSRMS = 30.85
 	iq3SRMS   = 7.594
 )
@@ -60,6 +62,8 @@ var formats = map[gguf.Type]format{
 	gguf.Q6_K:   {rms: flat(-128, 127) * flat(-32, 31), d: 208},
 
 	gguf.IQ2_XXS: {rms: oddRMS / 8 * iq2XXSRMS, d: 0},
+	gguf.IQ2_XS:  {rms: oddRMS / 8 * iq2XSRMS, d: 0},
+	gguf.IQ2_S:   {rms: oddRMS / 8 * iq2SRMS, d: 0},
 	gguf.IQ3_XXS: {rms: oddRMS / 4 * iq3XXSRMS, d: 0},
 	gguf.IQ3_S:   {rms: oddRMS * iq3SRMS, d: 0},
 }

@@ -22,9 +22,7 @@ type mix struct {
 
 // mixes are the rules that llama-quantize follows for a model without experts
 // and without an importance matrix (llama_tensor_get_type in llama-quant.cpp).
-// It knows MXFP4 for experts alone; the rule here is ours. For the queries and
-// keys of IQ3_XXS it takes IQ2_S, which there is no kernel for; here they are as
-// the rest.
+// It knows MXFP4 for experts alone; the rule here is ours.
 var mixes = []mix{
 	{"F32", 0, gguf.F32, nil},
 	{"F16", 1, gguf.F16, nil},
@@ -72,6 +70,8 @@ var mixes = []mix{
 			return gguf.Q4_K, true
 		case m.role == ffnDown:
 			return gguf.Q3_K, true
+		case m.role == attnQ || m.role == attnK:
+			return gguf.IQ2_S, true
 		}
 		return gguf.IQ3_S, m.role == attnV || m.role == attnOut || m.role == embedding
 	}},
@@ -81,12 +81,29 @@ var mixes = []mix{
 		}
 		return gguf.Q3_K, m.sensitive()
 	}},
-	{"IQ2_XXS", 19, gguf.IQ2_XXS, func(m matrix, s Shape) (gguf.Type, bool) {
-		if m.role == attnV && s.shares() {
-			return gguf.Q4_K, true
-		}
-		return gguf.Q2_K, m.role == attnV || m.role == ffnDown && m.layer < s.Layers/8 || m.role == embedding
-	}},
+	{"IQ2_M", 29, gguf.IQ2_S, betterIQ2S},
+	{"IQ2_S", 28, gguf.IQ2_XS, betterIQ2S},
+	{"IQ2_XS", 20, gguf.IQ2_XS, betterIQ2},
+	{"IQ2_XXS", 19, gguf.IQ2_XXS, betterIQ2},
+}
+
+func betterIQ2(m matrix, s Shape) (gguf.Type, bool) {
+	if m.role == attnV && s.shares() {
+		return gguf.Q4_K, true
+	}
+	return gguf.Q2_K, m.role == attnV || m.role == ffnDown && m.layer < s.Layers/8 || m.role == embedding
+}
+
+func betterIQ2S(m matrix, s Shape) (gguf.Type, bool) {
+	if m.role == attnV && s.shares() {
+		return gguf.Q4_K, true
+	}
+	return gguf.IQ3_S, m.role == attnV || m.role == attnOut || m.role == ffnDown && m.layer < s.Layers/8 || m.role == embedding
+}
+
+// isIQ2 reports whether x is one of the types that go by rules of their own.
+func (x *mix) isIQ2() bool {
+	return x.most == gguf.IQ2_XXS || x.most == gguf.IQ2_XS || x.most == gguf.IQ2_S
 }
 
 // betterMedium is use_more_bits: the first and the last eighth of the layers,
@@ -121,7 +138,7 @@ func (x *mix) of(m matrix, s Shape) (gguf.Type, error) {
 			t = b
 		}
 	}
-	if s.is70B() && m.role == attnV && x.most != gguf.IQ2_XXS && (t == gguf.Q3_K || t == gguf.Q4_K) {
+	if s.is70B() && m.role == attnV && !x.isIQ2() && (t == gguf.Q3_K || t == gguf.Q4_K) {
 		t = gguf.Q5_K
 	}
 	if m.role == output {
@@ -129,7 +146,7 @@ func (x *mix) of(m matrix, s Shape) (gguf.Type, error) {
 		case gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0:
 		case gguf.MXFP4:
 			t = gguf.Q8_0
-		case gguf.IQ2_XXS, gguf.IQ3_XXS:
+		case gguf.IQ2_XXS, gguf.IQ2_XS, gguf.IQ2_S, gguf.IQ3_XXS:
 			t = gguf.Q5_K
 		default:
 			t = gguf.Q6_K

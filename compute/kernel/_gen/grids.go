@@ -14,23 +14,31 @@ import (
 // grid: an index stands for several magnitudes, and each has a sign. Looking
 // them up takes longer than a product, so it is done once for all columns.
 //
-// The indices of 32 values are the eight, or for points of eight values every
-// first four of eight, bytes that follow on those of the 32 values before.
+// In the XXS types an index is a byte, and those of 32 values are the eight, or
+// for points of eight values every first four of eight, bytes that follow on those
+// of the 32 values before. In the others an index has more bits.
 type gridType struct {
 	format
 	point   int     // values, or bytes, of a point
 	signs   int     // where the signs of the first 32 values are
 	step    int     // bytes from those to the next ones
+	scales  int     // where the scales are that have bytes of their own
+	halves  bool    // a scale is for 16 values, not 32
 	scale   float32 // of the block's own scale
 	offset  int     // what decoded weights are above their values, a power of two
 	perSums int     // vectors of decoded weights whose products 16 bits can sum
 }
 
 var gridTypes = []gridType{
-	{format{name: "IQ2_XXS", size: 66}, 8, 6, 8, 0.125, 64, 1},
-	{format{name: "IQ3_XXS", size: 98}, 4, 66, 4, 0.25, 64, 1},
-	{format{name: "IQ3_S", size: 110}, 4, 74, 4, 1, 16, 4},
+	{format{name: "IQ2_XXS", size: 66}, 8, 6, 8, 0, false, 0.125, 64, 1},
+	{format{name: "IQ2_XS", size: 74}, 8, 2, 8, 66, true, 0.125, 64, 1},
+	{format{name: "IQ2_S", size: 82}, 8, 34, 4, 74, true, 0.125, 64, 1},
+	{format{name: "IQ3_XXS", size: 98}, 4, 66, 4, 0, false, 0.25, 64, 1},
+	{format{name: "IQ3_S", size: 110}, 4, 74, 4, 106, false, 1, 16, 4},
 }
+
+// sevens reports whether seven signs stand for eight.
+func (t *gridType) sevens() bool { return t.name != "IQ2_S" && t.name != "IQ3_S" }
 
 // gridQs is where the indices are in all types of grids.
 const gridQs = 2
@@ -38,8 +46,8 @@ const gridQs = 2
 // Offsets in a block of a decoded panel, as in the package's panel.go.
 const (
 	decodedScales  = 32
-	decodedPairs   = decodedScales + 8*32
-	decodedWeights = decodedPairs + 4*32
+	decodedPairs   = decodedScales + 16*32
+	decodedWeights = decodedPairs + 8*32
 	decodedBlock   = decodedWeights + 64*32
 )
 
@@ -55,9 +63,10 @@ func (t *gridType) decode() {
 	LEAQ(Mem{Base: src, Index: stride, Scale: 4}, src4)
 	row := func(r, off int) Mem { return eightRows(src, src4, stride, stride3, r, off) }
 	h := t.hold()
-	nine := t.name == "IQ3_S" // bits of an index
-	var indices reg.GPVirtual // memory behind the panel
-	if nine {
+	joined := t.scales > 0    // indices are made words in memory behind the panel
+	var indices reg.GPVirtual // where
+	row16 := 2 * 256 / t.point
+	if joined {
 		indices = GP64()
 		IMUL3Q(U32(decodedBlock), nb, indices)
 		ADDQ(dst, indices)
@@ -65,41 +74,35 @@ func (t *gridType) decode() {
 
 	Label("loop")
 	t.loadScale(row, dst)
-	t.loadSigns(row, Mem{Base: dst, Disp: decodedScales})
-	var scales reg.VecVirtual // those of the next 32 values are in the lowest bits
-	at, weights, count := GP64(), GP64(), GP64()
-	if nine {
-		scales = eightWords(row, 106)
-		joinIndices(row, indices)
+	t.loadSigns(row, Mem{Base: dst, Disp: decodedPairs})
+	var scales [2]reg.VecVirtual // those of the next values are in the lowest bits
+	if joined {
+		t.joinIndices(row, indices, row16)
+		scales[0] = eightWords(row, t.scales)
+		if t.halves {
+			scales[1] = eightWords(row, t.scales+4)
+		}
 	}
-	LEAQ(Mem{Base: dst, Disp: decodedScales}, at)
-	LEAQ(Mem{Base: dst, Disp: decodedWeights}, weights)
-	MOVQ(U32(8), count)
+	at := GP64() // 32 for each 32 values
+	XORQ(at, at)
 	Label("values")
-	signs, scale := YMM(), YMM()
-	VMOVDQU(Mem{Base: at}, signs)
-	if nine {
-		VPADDD(scales, scales, scale)
-		VPAND(lanes(30), scale, scale)
-		VPSRLD(Imm(4), scales, scales)
-	} else {
-		VPSRLD(Imm(27), signs, scale)
-		VPAND(lanes(30), scale, scale)
+	signs := YMM()
+	VMOVDQU(Mem{Base: dst, Index: at, Scale: 1, Disp: decodedPairs}, signs)
+	t.spreadScales(signs, scales, dst, at)
+	if t.sevens() {
+		if !joined {
+			spreadSigns(signs)
+		}
 		evenSigns(signs)
 	}
-	twice := YMM()
-	VPSLLD(Imm(16), scale, twice)
-	VPOR(twice, scale, scale)
-	VPOR(lanes(0x00010001), scale, scale)
-	VMOVDQU(scale, Mem{Base: at})
 	upper := YMM()
 	VPSRLW(Imm(4), signs, upper)
 	for v := 0; v < 8; v += t.point / 2 {
 		x := t.lookUp(grid, func(r int) (a, b reg.GPVirtual) {
 			a, b = GP64(), GP64()
 			i := 4 * v / t.point // of the index
-			if nine {
-				MOVL(Mem{Base: indices, Disp: 128*r + 2*i}, b.As32())
+			if joined {
+				MOVL(Mem{Base: indices, Disp: row16*r + 2*i}, b.As32())
 				MOVWLZX(b.As16(), a.As32())
 				SHRL(Imm(16), b.As32())
 			} else {
@@ -123,21 +126,20 @@ func (t *gridType) decode() {
 				VPSIGNB(bits, x[i], x[i])
 				VPADDB(h.offset, x[i], x[i])
 			}
-			VMOVDQU(x[i], Mem{Base: weights, Disp: 32 * (v + i)})
+			VMOVDQU(x[i], Mem{Base: dst, Index: at, Scale: 8, Disp: decodedWeights + 32*(v+i)})
 		}
 	}
-	if nine {
-		ADDQ(Imm(16), indices)
+	if joined {
+		ADDQ(Imm(uint64(row16/8)), indices)
 	} else {
 		ADDQ(Imm(8), src)
 		ADDQ(Imm(8), src4)
 	}
 	ADDQ(Imm(32), at)
-	ADDQ(U32(256), weights)
-	DECQ(count)
-	JNZ(LabelRef("values"))
+	CMPQ(at, U32(256))
+	JNE(LabelRef("values"))
 
-	for i := range 4 {
+	for i := 0; i < 4 && !t.halves; i++ {
 		even, pair := YMM(), YMM()
 		VMOVDQU(Mem{Base: dst, Disp: decodedScales + 64*i}, even)
 		VPBLENDW(Imm(0xaa), Mem{Base: dst, Disp: decodedScales + 64*i + 32}, even, pair)
@@ -145,9 +147,9 @@ func (t *gridType) decode() {
 	}
 	ADDQ(U32(decodedBlock), dst)
 	rest := t.size - 8*8
-	if nine {
+	if joined {
 		rest = t.size
-		SUBQ(U32(8*16), indices)
+		SUBQ(U32(uint32(row16)), indices)
 	}
 	ADDQ(Imm(uint64(rest)), src)
 	ADDQ(Imm(uint64(rest)), src4)
@@ -155,6 +157,44 @@ func (t *gridType) decode() {
 	JNZ(LabelRef("loop"))
 	VZEROUPPER()
 	RET()
+}
+
+// spreadScales writes the scales of 32 values, which are the upper four bits of
+// signs or the lower ones of scales, as 16-bit pairs.
+func (t *gridType) spreadScales(signs reg.VecVirtual, scales [2]reg.VecVirtual, dst, at reg.GPVirtual) {
+	pair := func(scale reg.VecVirtual) {
+		twice := YMM()
+		VPAND(lanes(30), scale, scale)
+		VPSLLD(Imm(16), scale, twice)
+		VPOR(twice, scale, scale)
+		VPOR(lanes(0x00010001), scale, scale)
+	}
+	a := YMM()
+	switch {
+	case t.halves:
+		b, both := YMM(), YMM()
+		VPADDD(scales[0], scales[0], a)
+		VPSRLD(Imm(3), scales[0], b)
+		pair(a)
+		pair(b)
+		VMOVDQU(a, Mem{Base: dst, Index: at, Scale: 2, Disp: decodedScales})
+		VMOVDQU(b, Mem{Base: dst, Index: at, Scale: 2, Disp: decodedScales + 32})
+		VPBLENDW(Imm(0xaa), b, a, both)
+		VMOVDQU(both, Mem{Base: dst, Index: at, Scale: 1, Disp: decodedPairs})
+		next := YMM()
+		VPSLLD(Imm(24), scales[1], next)
+		VPSRLD(Imm(8), scales[1], scales[1])
+		VPSRLD(Imm(8), scales[0], scales[0])
+		VPOR(next, scales[0], scales[0])
+		return
+	case t.scales > 0:
+		VPADDD(scales[0], scales[0], a)
+		VPSRLD(Imm(4), scales[0], scales[0])
+	default:
+		VPSRLD(Imm(27), signs, a)
+	}
+	pair(a)
+	VMOVDQU(a, Mem{Base: dst, Index: at, Scale: 1, Disp: decodedScales})
 }
 
 // held are the constants that decode needs for each vector.
@@ -188,25 +228,47 @@ func (t *gridType) hold() *held {
 	return h
 }
 
-// joinIndices writes the 64 indices of each row, eight bits from one place and
-// the ninth from another, as 16-bit words.
-func joinIndices(row func(r, off int) Mem, out reg.GPVirtual) {
-	var each [8]uint32 // a bit for each word
+// joinIndices writes the indices of each row, whose bits are in two places or
+// have signs above them, as words: a row's in size bytes.
+func (t *gridType) joinIndices(row func(r, off int) Mem, out reg.GPVirtual, size int) {
+	// What selects the upper bits of 16 indices in a word that has those of
+	// all; or moves them to their place; or selects a whole index.
+	var each [8]uint32
 	for i := range each {
-		each[i] = 1<<(2*i) | 2<<(2*i)<<16
+		switch t.name {
+		case "IQ2_XS":
+			each[i] = 511 | 511<<16
+		case "IQ2_S":
+			each[i] = 256>>(i%2*4) | 64>>(i%2*4)<<16
+		case "IQ3_S":
+			each[i] = 1<<(2*i) | 2<<(2*i)<<16
+		}
 	}
 	bits := YMM()
 	VMOVDQU(vector(each), bits)
 	for r := range 8 {
-		for i := range 4 {
+		for i := range size / 32 {
 			low, high := YMM(), YMM()
-			VPMOVZXBW(row(r, gridQs+16*i), low)
-			VPBROADCASTW(row(r, 66+2*i), high)
-			VPAND(bits, high, high)
-			VPCMPEQW(bits, high, high)
-			VPAND(words(256), high, high)
-			VPOR(high, low, low)
-			VMOVDQU(low, Mem{Base: out, Disp: 128*r + 32*i})
+			switch t.name {
+			case "IQ2_XS":
+				VPAND(row(r, gridQs+32*i), bits, low)
+			case "IQ2_S":
+				VPMOVZXBW(row(r, gridQs+16*i), low)
+				VPBROADCASTD(row(r, 66+4*i), high)
+				// Two bits for each of four indices in a byte.
+				VPSHUFB(vector([8]uint32{0x80008000, 0x80008000, 0x80018001, 0x80018001, 0x80028002, 0x80028002, 0x80038003, 0x80038003}), high, high)
+				VPMULLW(bits, high, high)
+				VPAND(words(0x300), high, high)
+				VPOR(high, low, low)
+			case "IQ3_S":
+				VPMOVZXBW(row(r, gridQs+16*i), low)
+				VPBROADCASTW(row(r, 66+2*i), high)
+				VPAND(bits, high, high)
+				VPCMPEQW(bits, high, high)
+				VPAND(words(256), high, high)
+				VPOR(high, low, low)
+			}
+			VMOVDQU(low, Mem{Base: out, Disp: size*r + 32*i})
 		}
 	}
 }
@@ -261,8 +323,24 @@ func (t *gridType) loadScale(row func(r, off int) Mem, dst reg.GPVirtual) {
 	VMOVUPS(d, Mem{Base: dst})
 }
 
-// loadSigns writes eight vectors of the rows' signs, 32 to a lane.
+// loadSigns writes eight vectors of the rows' signs, 32 to a lane; in the XXS
+// types they are 28, and in IQ2_XS 7 to a byte.
 func (t *gridType) loadSigns(row func(r, off int) Mem, out Mem) {
+	if t.name == "IQ2_XS" { // they are above the indices
+		for i := 0; i < 8; i += 2 {
+			v := t.columns(row, t.signs+t.step*i, 4)
+			for j := range 2 {
+				a, b := v[2*j], v[2*j+1]
+				VPSRLW(Imm(9), a, a)
+				VPSRLW(Imm(9), b, b)
+				VPSHUFB(pick(0, 2, -1, -1), a, a)
+				VPSHUFB(pick(-1, -1, 0, 2), b, b)
+				VPOR(a, b, b)
+				VMOVDQU(b, out.Offset(32*(i+j)))
+			}
+		}
+		return
+	}
 	for i := 0; i < 8; i += 16 / t.step {
 		v := t.columns(row, t.signs+4-t.step+t.step*i, 4)
 		for j := range 16 / t.step {
@@ -271,9 +349,9 @@ func (t *gridType) loadSigns(row func(r, off int) Mem, out Mem) {
 	}
 }
 
-// evenSigns replaces, in each lane, the 28 bits of four groups of 7 signs by 32:
-// the eighth sign makes the number of minus signs of a group even.
-func evenSigns(v reg.VecVirtual) {
+// spreadSigns moves, in each lane, the 28 bits of four groups of 7 signs to a
+// byte for each group.
+func spreadSigns(v reg.VecVirtual) {
 	out := YMM()
 	VPAND(lanes(0x7f), v, out)
 	for i := range 3 {
@@ -282,20 +360,26 @@ func evenSigns(v reg.VecVirtual) {
 		VPAND(lanes(0x7f00<<(8*i)), t, t)
 		VPOR(t, out, out)
 	}
+	VMOVDQA(out, v)
+}
+
+// evenSigns adds to 7 signs in each byte the eighth, which makes the number of
+// minus signs even.
+func evenSigns(v reg.VecVirtual) {
 	odd := YMM()
-	VPSRLW(Imm(4), out, odd)
-	VPXOR(out, odd, odd)
+	VPSRLW(Imm(4), v, odd)
+	VPXOR(v, odd, odd)
 	VPAND(bytes(15), odd, odd)
 	parity := YMM()
 	VMOVDQU(table([16]int8{0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0}, 0), parity)
 	VPSHUFB(odd, parity, odd)
-	VPOR(odd, out, v)
+	VPOR(odd, v, v)
 }
 
 // mul adds to the rows of n columns the products of nb blocks of a decoded
 // panel. A lane is a row. Products of bytes, with weights from 0 to 126 or to
-// 31, are summed in 16-bit lanes as far as those go, then multiplied by the scale
-// of 32 values and summed in 32-bit lanes.
+// 31, are summed in 16-bit lanes as far as those go, then multiplied by their
+// scale and summed in 32-bit lanes.
 func (t *gridType) mul(n int) {
 	m := begin(t.name, n, false, rec256)
 	panel, fetch := m.panels[0], m.fetch[0]
@@ -307,8 +391,14 @@ func (t *gridType) mul(n int) {
 	at := GP64() // 32 for each 32 values
 	XORQ(at, at)
 	Label("values")
-	scale := m.whole(Mem{Base: panel, Index: at, Scale: 1, Disp: decodedScales})
+	var scale reg.VecVirtual
 	for v := range 8 {
+		switch {
+		case t.halves && v%4 == 0:
+			scale = m.whole(Mem{Base: panel, Index: at, Scale: 2, Disp: decodedScales + 8*v})
+		case v == 0:
+			scale = m.whole(Mem{Base: panel, Index: at, Scale: 1, Disp: decodedScales})
+		}
 		x := m.whole(Mem{Base: panel, Index: at, Scale: 8, Disp: decodedWeights + 32*v})
 		for c := range n {
 			rec := m.rec(c, 4*v)
@@ -332,10 +422,14 @@ func (t *gridType) mul(n int) {
 	CMPQ(at, U32(256))
 	JNE(LabelRef("values"))
 
-	for i := range 4 {
+	pairs, sums := 4, rec256S32
+	if t.halves {
+		pairs, sums = 8, rec256S16
+	}
+	for i := range pairs {
 		pair := m.whole(Mem{Base: panel, Disp: decodedPairs + 32*i})
 		for c := range n {
-			y := m.spread32(m.rec(c, rec256S32+4*i))
+			y := m.spread32(m.rec(c, sums+4*i))
 			if i == 0 {
 				VPMADDWD(pair, y, part[c])
 			} else {
