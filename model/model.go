@@ -156,6 +156,19 @@ func (m *Model) takeTensors(a *architecture) error {
 	return missing
 }
 
+// UsedBytes is how much of t one token is multiplied with: all, or of a tensor
+// that holds the experts of a layer those that the token chooses.
+func (m *Model) UsedBytes(t *gguf.Tensor) int64 {
+	for l := range m.Layers {
+		for _, r := range []Role{ExpertGate, ExpertUp, ExpertDown} {
+			if w := m.Layers[l][r]; w != nil && w.Name == t.Name {
+				return t.Size / int64(m.Experts.Count) * int64(m.Experts.Used)
+			}
+		}
+	}
+	return t.Size
+}
+
 // singleExpert matches the names of the matrices that hold all experts of a layer
 // today (https://github.com/ggml-org/llama.cpp/pull/6387).
 var singleExpert = regexp.MustCompile(`^blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight$`)

@@ -12,10 +12,11 @@ import (
 // A Backend says how blocks are read from storage. The zero value leaves it to
 // the planner, or is [Pread] where nothing is planned.
 type Backend struct {
-	name   string
-	opener func(paths []string, s storage) (ioactor.Backend, error)
-	view   bool // parts lie in the backend's memory: slots need no load area, and nobody may write
-	device bool // it waits for the device and not for the processor: several loads at once pay
+	name     string
+	opener   func(paths []string, s storage) (ioactor.Backend, error)
+	view     bool // parts lie in the backend's memory: slots need no load area, and nobody may write
+	buffered bool // it reads through the page cache
+	device   bool // it waits for the device and not for the processor: several loads at once pay
 }
 
 // storage is what is known about the device.
@@ -29,14 +30,14 @@ type storage struct {
 var (
 	// Pread reads at positions, through the page cache: best for a model that
 	// fits there.
-	Pread = Backend{name: "pread", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenPread(p, s.hint) }}
+	Pread = Backend{name: "pread", buffered: true, opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenPread(p, s.hint) }}
 	// Direct reads past the page cache: best for a model that does not fit
 	// there, of which a cyclic scan never finds anything again.
 	Direct = Backend{name: "direct", device: true, opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenDirect(p, s.direct) }}
 	// Mmap copies from a mapping of the files.
-	Mmap = Backend{name: "mmap", opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenMmap(p, s.hint) }}
+	Mmap = Backend{name: "mmap", buffered: true, opener: func(p []string, s storage) (ioactor.Backend, error) { return ioactor.OpenMmap(p, s.hint) }}
 	// View copies nothing: compute reads weights in a mapping of the files.
-	View = Backend{name: "view", view: true, opener: func(p []string, _ storage) (ioactor.Backend, error) { return ioactor.OpenView(p) }}
+	View = Backend{name: "view", view: true, buffered: true, opener: func(p []string, _ storage) (ioactor.Backend, error) { return ioactor.OpenView(p) }}
 )
 
 // Backends lists the backends that come with the package.

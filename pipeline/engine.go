@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/compute/kernel"
@@ -84,10 +83,15 @@ func PlanFor(ctx context.Context, path string, options ...Option) (*Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := makePlan(ctx, m, c, residentNow("/"))
+	p, err := newPlanner(m, c, residentNow("/"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	plan, err := p.plan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	plan.planner = p
 	return plan, nil
 }
 
@@ -121,7 +125,11 @@ func load(path string, c *config) (*model.Model, *tokenizer.Tokenizer, error) {
 // start plans, takes the memory, opens the files and starts the actors.
 func (e *Engine) start(ctx context.Context) (err error) {
 	c := e.config
-	if e.plan, err = makePlan(ctx, e.model, c, residentNow("/")); err != nil {
+	p, err := newPlanner(e.model, c, residentNow("/"))
+	if err != nil {
+		return err
+	}
+	if e.plan, err = p.plan(ctx); err != nil {
 		return err
 	}
 	plan := e.plan
@@ -165,60 +173,6 @@ func (e *Engine) start(ctx context.Context) (err error) {
 	})
 	e.group.Go("compute", actor.Run)
 	return nil
-}
-
-// makePlan plans for m in a process that takes base bytes already, chooses the
-// backend that was left to it, and leaves m cut as the plan says.
-func makePlan(ctx context.Context, m *model.Model, c *config, base int64) (*Plan, error) {
-	p, err := newPlanner(m, c, base)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.limits(); err != nil {
-		return nil, err
-	}
-	plan, err := p.decide()
-	if err != nil {
-		return nil, err
-	}
-	if !c.backend.chosen() {
-		c.backend = Pread
-		if c.planned && plan.StreamedBytes > 0 && plan.available > 0 && fileBytes(m) > plan.available-plan.Total {
-			c.backend = Direct
-		}
-	}
-	if c.backend.name == Direct.name && plan.StreamedBytes > 0 && c.probe == nil {
-		probe, err := ioactor.Probe(ctx, largestFile(m), ioactor.ProbeOptions{Time: 300 * time.Millisecond})
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err != nil || probe.BytesPerSecond <= 0:
-			plan.warn("the storage could not be measured, the plan assumes an ordinary disk: %v", err)
-		default:
-			c.probe = &probe
-			p.measured(&probe)
-			if plan, err = p.decide(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if c.probe != nil {
-		c.storage.direct = ioactor.DirectOptions{Chunk: c.probe.Chunk}
-	}
-	plan.Backend, c.storage.inFlight = c.backend.String(), plan.InFlight
-	m.Cut(plan.Unit)
-	return plan, nil
-}
-
-// largestFile is the shard that says most about the storage.
-func largestFile(m *model.Model) string {
-	most := 0
-	for i, size := range m.File.Sizes {
-		if size > m.File.Sizes[most] {
-			most = i
-		}
-	}
-	return m.File.Paths[most]
 }
 
 // Notes says what is not as it was asked for, or deserves to be known: one

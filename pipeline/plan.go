@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -47,7 +49,8 @@ type Plan struct {
 	SecondsPerToken float64 `json:"seconds_per_token,omitempty"`
 	Rates           Rates   `json:"rates"`
 
-	pinned []bool
+	pinned  []bool
+	planner *planner // that made it; nil for an engine's
 }
 
 // GoBytes is what the plan leaves to Go's runtime and the program's own pages:
@@ -61,6 +64,23 @@ func (p *Plan) GoBytes() int64 {
 		}
 	}
 	return n
+}
+
+// More is what the plan would be with so many bytes of memory more, from the same
+// measurements. It is for plans of [PlanFor] that have a ceiling; of others it is
+// nil.
+func (p *Plan) More(bytes int64) (*Plan, error) {
+	if p.planner == nil || p.Ceiling == 0 {
+		return nil, nil
+	}
+	more := *p.planner
+	more.ceiling += bytes
+	plan, err := more.decide()
+	if err != nil {
+		return nil, err
+	}
+	plan.Backend = p.Backend
+	return plan, nil
 }
 
 func (p *Plan) warn(format string, args ...any) {
@@ -77,26 +97,13 @@ type Item struct {
 	OffHeap bool   `json:"off_heap"` // outside of Go's heap
 }
 
-// Rates are how fast the machine is, in bytes of weights a second.
-type Rates struct {
-	Storage  float64 `json:"storage_bytes_per_second"`
-	Measured bool    `json:"storage_measured"`         // Storage is the probe's, and not assumed
-	Compute  float64 `json:"compute_bytes_per_second"` // assumed
-}
-
-// defaultRates are used where nothing has been measured: an ordinary solid
-// state disk, and some 6 GB/s for each thread.
-func defaultRates(threads int) Rates {
-	return Rates{Storage: 1.5e9, Compute: 6e9 * float64(threads)}
-}
-
 // reserve is for what cannot be known before: garbage between two collections,
-// stacks, page tables.
+// stacks.
 const reserve = 16 << 20
 
-// betweenReads passes from the end of a read to the beginning of the next where
-// one is in flight at a time, on a machine whose cores are all busy: 0.3 to 1.2 ms
-// were measured.
+// betweenReads passes from the end of a direct read to the beginning of the next
+// where one is in flight at a time, on a machine whose cores are all busy: 0.3 to
+// 1.2 ms were measured.
 const betweenReads = 500 * time.Microsecond
 
 const (
@@ -125,13 +132,18 @@ type cut struct {
 	slot   int64 // bytes of a slot for the largest block
 }
 
-type blockSize struct{ file, pin int64 }
+// A blockSize is what a block takes in bytes.
+type blockSize struct {
+	file int64 // to be read
+	pin  int64 // to stay in memory
+	used int64 // of the file, that one token is multiplied with: of experts, those that are chosen
+}
 
 // newPlanner prepares the planning of m. It may leave m cut in any way.
 func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 	p := &planner{model: m, config: c, base: base, rates: defaultRates(c.threads)}
 	if c.probe != nil {
-		p.measured(c.probe)
+		p.rates.Storage, p.rates.Measured = c.probe.BytesPerSecond, true
 	}
 	for _, t := range m.Vectors() {
 		p.base += t.Size
@@ -152,7 +164,7 @@ func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 		k := cut{unit: unit, blocks: streamBlocks(m)}
 		var work int64
 		for b := range k.blocks {
-			k.sizes = append(k.sizes, blockSize{k.blocks[b].Bytes(), layout.PinBytes(b)})
+			k.sizes = append(k.sizes, blockSize{k.blocks[b].Bytes(), layout.PinBytes(b), usedBytes(m, b)})
 			work = max(work, layout.WorkBytes(b))
 		}
 		k.slot = slotLoad(k.blocks) + work
@@ -161,9 +173,49 @@ func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 	return p, nil
 }
 
-// measured makes the plans to come count with what probe says.
-func (p *planner) measured(probe *ioactor.ProbeResult) {
-	p.rates.Storage, p.rates.Measured = probe.BytesPerSecond, true
+// usedBytes is how much of block b one token is multiplied with.
+func usedBytes(m *model.Model, b int) (n int64) {
+	for _, t := range m.Blocks[b].Tensors {
+		n += m.UsedBytes(t.Tensor)
+	}
+	return n
+}
+
+// plan finds the ceiling, chooses the backend that was left to it, measures the
+// machine if blocks are streamed, and leaves the model cut as the plan says.
+func (p *planner) plan(ctx context.Context) (*Plan, error) {
+	c := p.config
+	if err := p.limits(); err != nil {
+		return nil, err
+	}
+	plan, err := p.decide()
+	if err != nil {
+		return nil, err
+	}
+	if !c.backend.chosen() {
+		c.backend = Pread
+		if c.planned && plan.StreamedBytes > 0 && plan.available > 0 && fileBytes(p.model) > plan.available-plan.Total {
+			c.backend = Direct
+		}
+	}
+	if plan.StreamedBytes > 0 {
+		warning, err := p.measure(ctx, plan)
+		if err != nil {
+			return nil, err
+		}
+		if plan, err = p.decide(); err != nil {
+			return nil, err
+		}
+		if warning != nil {
+			plan.warn("the storage could not be measured, the plan assumes an ordinary disk: %v", warning)
+		}
+	}
+	if c.probe != nil {
+		c.storage.direct = ioactor.DirectOptions{Chunk: c.probe.Chunk}
+	}
+	plan.Backend, c.storage.inFlight = c.backend.String(), plan.InFlight
+	p.model.Cut(plan.Unit)
+	return plan, nil
 }
 
 // limits finds the ceiling.
@@ -227,8 +279,13 @@ func (p *planner) needs(k *cut, s scope, buffers int) []Item {
 		{Name: "scratch", Bytes: compute.ScratchBytes(&m.Params, k.unit, c.threads, s.chunk, s.context)},
 		{Name: "hidden states and logits", Bytes: 4 * (int64(s.chunk)*int64(m.Dim) + int64(p.logits(s.chunk))*int64(m.Vocab))},
 		{Name: "slots", Bytes: int64(buffers) * k.slot, OffHeap: true},
+		{Name: "page tables", Bytes: tables(p.cacheBytes(s) + int64(buffers)*k.slot)},
 	}
 }
+
+// tables is what the system takes to map n bytes, which a control group counts
+// too: 8 bytes for each page of 4 KiB, and as much in store for each huge page.
+func tables(n int64) int64 { return n / 512 }
 
 func sum(items []Item) (n int64) {
 	for _, i := range items {
@@ -253,7 +310,7 @@ func (p *planner) leastNeed() int64 {
 		if pins := p.config.pinned; pins > 0 {
 			for b, pinned := range spread(len(k.blocks), pins) {
 				if pinned {
-					n += k.sizes[b].pin
+					n += k.sizes[b].pin + tables(k.sizes[b].pin)
 				}
 			}
 		}
@@ -281,6 +338,20 @@ func (p *planner) decide() (*Plan, error) {
 		return nil, &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
 	}
 	return best, nil
+}
+
+// busy is how long all cores are busy for a token at least, in seconds, where
+// reading is copying: they share that and the arithmetic.
+func (p *planner) busy(k *cut, plan *Plan) float64 {
+	if !p.rates.Cached {
+		return 0
+	}
+	var used int64
+	for _, s := range k.sizes {
+		used += s.used
+	}
+	arithmetic := float64(used) / p.rates.Compute * float64(p.config.threads)
+	return (float64(plan.StreamedBytes)/p.rates.Storage + arithmetic) / float64(max(runtime.NumCPU(), p.config.threads))
 }
 
 // inFlight is how many blocks are read at once, with so many slots: one of them
@@ -318,6 +389,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 		if room = p.ceiling - sum(items); room < 0 {
 			return nil
 		}
+		room -= tables(room) // of what is pinned
 	}
 	var pinned []bool
 	switch {
@@ -347,16 +419,17 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	if plan.PinnedBytes > room {
 		return nil
 	}
+	items[len(items)-1].Bytes += tables(plan.PinnedBytes)
 	plan.Items = append(items, Item{Name: "pinned blocks", Bytes: plan.PinnedBytes, OffHeap: true})
 	plan.Total = sum(plan.Items)
 	if p.available > 0 && plan.Total > p.available {
 		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
 	}
 	var gap time.Duration
-	if plan.InFlight = p.inFlight(buffers); plan.InFlight == 1 {
+	if plan.InFlight = p.inFlight(buffers); plan.InFlight == 1 && c.backend.device {
 		gap = betweenReads
 	}
-	plan.SecondsPerToken = simulate(k.sizes, pinned, buffers, gap, p.rates).Seconds()
+	plan.SecondsPerToken = max(simulate(k.sizes, pinned, buffers, gap, p.rates).Seconds(), p.busy(k, plan))
 	return plan
 }
 
@@ -496,7 +569,7 @@ func simulate(sizes []blockSize, pinned []bool, buffers int, gap time.Duration, 
 			start = computed
 		}
 		for b, s := range sizes {
-			need := float64(s.file) / r.Compute
+			need := float64(s.used) / r.Compute
 			if pinned[b] {
 				computed += need
 				continue

@@ -52,14 +52,19 @@ func largeModel(t *testing.T) *model.Model {
 	return md
 }
 
-// planFor plans for the large model in a process that takes processBytes
-// already.
+// planFor plans for the large model in a process that takes processBytes already,
+// with rates that are assumed: there is no such file.
 func planFor(t *testing.T, options ...Option) (*Plan, error) {
 	c, err := newConfig(append([]Option{WithThreads(2)}, options...))
 	require.NoError(t, err)
 	m := largeModel(t)
 	c.setContext(m)
-	return makePlan(t.Context(), m, c, processBytes)
+	p, err := newPlanner(m, c, processBytes)
+	require.NoError(t, err)
+	if err := p.limits(); err != nil {
+		return nil, err
+	}
+	return p.decide()
 }
 
 const processBytes = 20 << 20
@@ -167,7 +172,7 @@ func TestPlanObeys(t *testing.T) {
 func TestPinsSpread(t *testing.T) {
 	sizes := make([]blockSize, 33)
 	for b := range sizes {
-		sizes[b] = blockSize{100, 100}
+		sizes[b] = blockSize{file: 100, pin: 100}
 	}
 	for room := int64(0); room <= 3400; room += 100 {
 		pinned := choosePins(sizes, room)
@@ -215,7 +220,7 @@ func TestPinsFit(t *testing.T) {
 func TestSimulate(t *testing.T) {
 	sizes := make([]blockSize, 10)
 	for b := range sizes {
-		sizes[b].file = 1000
+		sizes[b].file, sizes[b].used = 1000, 1000
 	}
 	none := make([]bool, 10)
 	half := []bool{true, false, true, false, true, false, true, false, true, false}

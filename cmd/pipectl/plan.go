@@ -76,11 +76,7 @@ func (p *planCommand) run(cmd *cobra.Command) (err error) {
 	}
 	report := planReport{Model: p.engine.model.name(), Plan: plan}
 	if plan.Ceiling > 0 && plan.StreamedBytes > 0 {
-		options = append(options, pipeline.WithMemory(pipeline.MemoryBytes(plan.Ceiling+1<<30)))
-		if plan.Probe != nil { // the same storage for both
-			options = append(options, pipeline.WithProbe(*plan.Probe))
-		}
-		if report.More, err = pipeline.PlanFor(cmd.Context(), path, options...); err != nil {
+		if report.More, err = plan.More(1 << 30); err != nil {
 			return err
 		}
 	}
@@ -110,11 +106,18 @@ func (r *planReport) write(w io.Writer) {
 	line("pinned", "%10d   %s stay in memory", r.PinnedBlocks, size(r.PinnedBytes))
 	line("streamed", "%10d   %s for each pass (%s, buffers: %d)", r.Blocks-r.PinnedBlocks, size(r.StreamedBytes), r.Backend, r.Buffers)
 	line("context", "%10d   positions, KV cache in %s; a prompt goes in passes of %d tokens", r.Context, r.KV, r.Chunk)
-	source := "assumed"
-	if r.Rates.Measured {
-		source = "measured"
+	measured := func(is bool) string {
+		if is {
+			return "measured"
+		}
+		return "assumed"
 	}
-	line("a token", "%10s   with storage at %s (%s) and arithmetic at %s (assumed)", duration(r.SecondsPerToken), bandwidth(r.Rates.Storage), source, bandwidth(r.Rates.Compute))
+	storage := "storage"
+	if r.Rates.Cached {
+		storage = "the page cache"
+	}
+	line("a token", "%10s   with %s at %s (%s) and arithmetic at %s (%s)", duration(r.SecondsPerToken),
+		storage, bandwidth(r.Rates.Storage), measured(r.Rates.Measured), bandwidth(r.Rates.Compute), measured(r.Rates.ComputeMeasured))
 	if r.More != nil {
 		line("with 1 GiB more", "%10s   a token, %s for each pass", duration(r.More.SecondsPerToken), size(r.More.StreamedBytes))
 	}

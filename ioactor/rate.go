@@ -1,0 +1,56 @@
+package ioactor
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/layerpipe/layerpipe/ring"
+)
+
+const (
+	rateTime  = 100 * time.Millisecond // after which no further load is begun
+	rateBytes = 256 << 20              // that are loaded at most
+)
+
+// Rate measures how many bytes a second b loads of a file of that size, the first
+// that it was opened with: regions of it in random order. If twice, each is loaded
+// once before it is timed, so that what it measures is the page cache. It takes
+// some 8 MiB, and closes nothing.
+func Rate(ctx context.Context, b Backend, size int64, twice bool) (float64, error) {
+	region := min(maxRegion, max(1, size))
+	slots, err := ring.New(1, region+2*Align, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer slots.Close()
+	s, err := slots.Acquire(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Free()
+	load := func(at int64) error {
+		return b.Load(ctx, &Block{Name: "probe", Extents: []Extent{{Off: at, Size: min(region, size-at)}}}, s)
+	}
+	order := rand.Perm(int(max(1, size/region)))
+	if err := load(int64(order[0]) * region); err != nil { // the slot's own memory is not measured
+		return 0, err
+	}
+	var bytes int64
+	var took time.Duration
+	for start := time.Now(); len(order) > 0 && time.Since(start) < rateTime && bytes < rateBytes; order = order[1:] {
+		at := int64(order[0]) * region
+		if twice {
+			if err := load(at); err != nil {
+				return 0, err
+			}
+		}
+		began := time.Now()
+		if err := load(at); err != nil {
+			return 0, err
+		}
+		took += max(1, time.Since(began))
+		bytes += min(region, size-at)
+	}
+	return float64(bytes) / max(1e-9, took.Seconds()), nil
+}
