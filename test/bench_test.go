@@ -123,7 +123,7 @@ func benchModel(b *testing.B, shape synth.Shape, t synth.Type) string {
 	size, err := synth.Size(c)
 	require.NoError(b, err)
 	dir := filepath.Join(os.TempDir(), "layerpipe-bench")
-	path := filepath.Join(dir, fmt.Sprintf("%d-%d-%s.gguf", shape.Layers, shape.Dim, t))
+	path := filepath.Join(dir, fmt.Sprintf("%d-%d-%d-%s.gguf", shape.Layers, shape.Dim, shape.Vocab, t))
 	if info, err := os.Stat(path); err == nil && info.Size() == size {
 		return path
 	}
