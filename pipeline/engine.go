@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type Engine struct {
 	reader, dequantizer, compute *stage.Meter
 	traced                       *traced // nil: no trace is kept
 	passCount, rowBytes          atomic.Int64
+
+	pages    sync.Once
+	ordinary string // what Notes says of them
 
 	close  sync.Once
 	closed error // what Close returns
@@ -193,7 +197,30 @@ func (e *Engine) Notes() []string {
 	if p := e.plan.Probe; p != nil && !p.Device {
 		add(p.Reason)
 	}
+	add(e.ordinaryPages())
 	return notes
+}
+
+// ordinaryPages says that slots and pinned blocks are not in the huge pages that
+// were asked for, if so. It is looked at once, when a pass has filled them.
+func (e *Engine) ordinaryPages() string {
+	if e.passCount.Load() == 0 || runtime.GOOS != "linux" {
+		return ""
+	}
+	e.pages.Do(func() {
+		var all int64
+		for _, i := range e.plan.Items {
+			if i.Name == itemSlots && !e.config.backend.view || i.Name == itemPins {
+				all += i.Bytes
+			}
+		}
+		const few = 16 << 20 // rounded to huge pages, it says nothing
+		if huge := ring.HugeBytes(); all >= few && huge < all/2 {
+			e.ordinary = fmt.Sprintf("%s of the %s of slots and pinned blocks are in ordinary pages and not in huge ones, which makes reads and arithmetic slower: "+
+				"/sys/kernel/mm/transparent_hugepage/enabled should say madvise or always, and the machine's free memory may be in pieces", mib(all-huge), mib(all))
+		}
+	})
+	return e.ordinary
 }
 
 // streamBlocks gives the model's blocks to ioactor, which knows no tensors.

@@ -272,16 +272,26 @@ func (p *planner) cacheBytes(s scope) int64 {
 // needs lists what the process takes besides pins, with so many slots.
 func (p *planner) needs(k *cut, s scope, buffers int) []Item {
 	m, c := p.model, p.config
+	base := p.base
+	if c.trace {
+		base += traceBytes
+	}
 	return []Item{
-		{Name: "process, tokenizer and norms", Bytes: p.base},
+		{Name: "process, tokenizer and norms", Bytes: base},
 		{Name: "reserve", Bytes: reserve},
 		{Name: "KV cache", Bytes: p.cacheBytes(s), OffHeap: true},
 		{Name: "scratch", Bytes: compute.ScratchBytes(&m.Params, k.unit, c.threads, s.chunk, s.context)},
 		{Name: "hidden states and logits", Bytes: 4 * (int64(s.chunk)*int64(m.Dim) + int64(p.logits(s.chunk))*int64(m.Vocab))},
-		{Name: "slots", Bytes: int64(buffers) * k.slot, OffHeap: true},
+		{Name: itemSlots, Bytes: int64(buffers) * k.slot, OffHeap: true},
 		{Name: "page tables", Bytes: tables(p.cacheBytes(s) + int64(buffers)*k.slot)},
 	}
 }
+
+// The items that lie in huge pages where there are some.
+const (
+	itemSlots = "slots"
+	itemPins  = "pinned blocks"
+)
 
 // tables is what the system takes to map n bytes, which a control group counts
 // too: 8 bytes for each page of 4 KiB, and as much in store for each huge page.
@@ -420,7 +430,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 		return nil
 	}
 	items[len(items)-1].Bytes += tables(plan.PinnedBytes)
-	plan.Items = append(items, Item{Name: "pinned blocks", Bytes: plan.PinnedBytes, OffHeap: true})
+	plan.Items = append(items, Item{Name: itemPins, Bytes: plan.PinnedBytes, OffHeap: true})
 	plan.Total = sum(plan.Items)
 	if p.available > 0 && plan.Total > p.available {
 		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/layerpipe/layerpipe/pipeline/trace"
 	"github.com/layerpipe/layerpipe/stage"
@@ -10,6 +11,9 @@ import (
 
 // traceEvents is how many events of an actor are kept.
 const traceEvents = 1 << 15
+
+// traceBytes is what a trace takes: the events of five meters.
+const traceBytes = 5 * traceEvents * int64(unsafe.Sizeof(stage.Event{}))
 
 // traced are the meters that only a trace needs.
 type traced struct {

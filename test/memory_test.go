@@ -30,14 +30,19 @@ type memoryChild struct {
 	Float32       bool
 	Prompt        int    // tokens
 	Sessions      int    // if not 0, so many are asked for, with logits behind every token, instead of a generation
+	Ordinary      bool   // without huge pages
 	Group         string // the control group that it moves itself to, a file
 }
+
+// ordinaryPages turns huge pages off for the process, where there are some.
+var ordinaryPages func() error
 
 const memoryChildEnv = "LAYERPIPE_TEST_MEMORY_CHILD"
 
 type memoryReport struct {
-	Peak int64
-	Plan *pipeline.Plan
+	Peak  int64
+	Plan  *pipeline.Plan
+	Notes []string
 }
 
 // run runs the child and returns what it reports.
@@ -63,6 +68,9 @@ func TestMemoryChild(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(spec), &c))
 	if c.Group != "" {
 		require.NoError(t, os.WriteFile(c.Group, []byte("0"), 0))
+	}
+	if c.Ordinary {
+		require.NoError(t, ordinaryPages())
 	}
 	backend, err := pipeline.ParseBackend(c.Backend)
 	require.NoError(t, err)
@@ -93,7 +101,7 @@ func TestMemoryChild(t *testing.T) {
 	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: make([]int32, c.Prompt), MaxTokens: 3, Stats: &stats}) {
 		require.NoError(t, err)
 	}
-	require.NoError(t, json.NewEncoder(os.Stdout).Encode(memoryReport{stats.PeakRSSBytes, e.Plan()}))
+	require.NoError(t, json.NewEncoder(os.Stdout).Encode(memoryReport{stats.PeakRSSBytes, e.Plan(), stats.Notes}))
 	require.NoError(t, e.Close())
 }
 
