@@ -432,7 +432,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	items[len(items)-1].Bytes += tables(plan.PinnedBytes)
 	plan.Items = append(items, Item{Name: itemPins, Bytes: plan.PinnedBytes, OffHeap: true})
 	plan.Total = sum(plan.Items)
-	if p.available > 0 && plan.Total > p.available {
+	if p.available > 0 && plan.Total-reserve > p.available { // a ceiling that is the limit itself is kept by the reserve
 		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
 	}
 	var gap time.Duration
