@@ -156,3 +156,26 @@ func TestSessionMisuse(t *testing.T) {
 	_, err = e.Feed(t.Context(), pipeline.Feed{Session: s, Tokens: one})
 	require.ErrorIs(t, err, pipeline.ErrClosed)
 }
+
+// A plan that streams counts with what it has measured, and more memory is
+// planned for with the same figures.
+func TestPlanMeasures(t *testing.T) {
+	for _, backend := range pipeline.Backends() {
+		plan, err := pipeline.PlanFor(t.Context(), demo, pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithBackend(backend))
+		require.NoError(t, err)
+		require.Positive(t, plan.StreamedBytes)
+		require.True(t, plan.Rates.Measured, backend)
+		require.True(t, plan.Rates.ComputeMeasured, backend)
+		require.Equal(t, backend.String() != "direct", plan.Rates.Cached, "%v", backend)
+		more, err := plan.More(1 << 30)
+		require.NoError(t, err)
+		require.Equal(t, plan.Ceiling+1<<30, more.Ceiling)
+		require.Equal(t, plan.Rates, more.Rates)
+		require.Zero(t, more.StreamedBytes)
+		require.Equal(t, plan.Backend, more.Backend)
+	}
+	plan, err := pipeline.PlanFor(t.Context(), demo, pipeline.WithMemory(pipeline.MemoryBytes(1<<30)))
+	require.NoError(t, err)
+	require.Zero(t, plan.StreamedBytes)
+	require.False(t, plan.Rates.Measured, "nothing streams, and nothing is to be measured")
+}

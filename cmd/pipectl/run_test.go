@@ -116,7 +116,11 @@ func TestSeed(t *testing.T) {
 	require.Equal(t, drawn.Seed, again.Seed)
 	require.Equal(t, drawn.Text, again.Text, "the seed in the report gives the text again")
 	require.Equal(t, demoModel, again.Model)
-	require.NotEqual(t, drawn.Text, report("--seed", "1").Text)
+	texts := map[string]bool{} // of seeds that are given: two that are drawn may well say the same
+	for seed := range 5 {
+		texts[report("--seed", fmt.Sprint(seed)).Text] = true
+	}
+	require.Greater(t, len(texts), 1, "the seed makes no difference")
 	require.Contains(t, pipectl(t, "", "run", "-n", "1", "--seed", "77").stderr, "seed        77\n")
 }
 
