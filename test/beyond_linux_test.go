@@ -1,12 +1,9 @@
 package test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -88,45 +85,32 @@ type beyondReport struct {
 // nothing but reads.
 type beyondTurn struct{ Decode, Bound float64 }
 
-func (r *beyondReport) sorted(of func(beyondTurn) float64) []float64 {
+func (r *beyondReport) all(of func(beyondTurn) float64) []float64 {
 	var v []float64
 	for _, t := range r.Turns {
 		v = append(v, of(t))
 	}
-	slices.Sort(v)
 	return v
 }
 
-func (r *beyondReport) median(of func(beyondTurn) float64) float64 {
-	return r.sorted(of)[len(r.Turns)/2]
-}
+func (r *beyondReport) median(of func(beyondTurn) float64) float64 { return middle(r.all(of)) }
 
-func (r *beyondReport) least(of func(beyondTurn) float64) float64 { return r.sorted(of)[0] }
+func (r *beyondReport) least(of func(beyondTurn) float64) float64 { return slices.Min(r.all(of)) }
 
 const beyondChildEnv = "LAYERPIPE_TEST_BEYOND_CHILD"
 
 func (c beyondChild) run(b *testing.B) (r beyondReport) {
-	spec, err := json.Marshal(c)
-	require.NoError(b, err)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestBeyondChild$")
-	cmd.Env = append(os.Environ(), beyondChildEnv+"="+string(spec))
-	out, err := cmd.Output()
-	require.NoError(b, err, "%+v: %s", c, out)
-	require.NoError(b, json.NewDecoder(bytes.NewReader(out)).Decode(&r), "%s", out)
+	runChild(b, "TestBeyondChild", beyondChildEnv, c, &r)
 	return r
 }
 
 // TestBeyondChild is no test by itself but what the benchmark's child processes
 // run.
 func TestBeyondChild(t *testing.T) {
-	spec := os.Getenv(beyondChildEnv)
-	if spec == "" {
-		t.Skip("only for the child processes of a benchmark")
-	}
 	var c beyondChild
-	require.NoError(t, json.Unmarshal([]byte(spec), &c))
+	childSpec(t, beyondChildEnv, &c)
 	for _, group := range c.Groups {
-		require.NoError(t, os.WriteFile(group, []byte("0"), 0))
+		joinGroup(t, group)
 	}
 	runtime.GOMAXPROCS(benchThreads + 1) // as the command does
 	raw := newRawLoop(t, c.Path)
@@ -241,22 +225,10 @@ func throttle(b *testing.B, path string, bytesPerSecond int64) string {
 	info, err := os.Stat(path)
 	require.NoError(b, err)
 	dev := uint64(info.Sys().(*syscall.Stat_t).Dev)
-	device := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
-	for _, v := range []struct{ root, file, limit string }{
-		{"/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device", device + " " + strconv.FormatInt(bytesPerSecond, 10)},
-		{"/sys/fs/cgroup", "io.max", device + " rbps=" + strconv.FormatInt(bytesPerSecond, 10)},
-	} {
-		dir, err := os.MkdirTemp(v.root, "layerpipe-test-")
-		if err != nil {
-			continue
-		}
-		b.Cleanup(func() { _ = os.Remove(dir) })
-		if os.WriteFile(filepath.Join(dir, v.file), []byte(v.limit), 0) == nil {
-			return filepath.Join(dir, "cgroup.procs")
-		}
-	}
-	b.Skip("no control group that limits a device can be made here")
-	return ""
+	device, rate := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)), strconv.FormatInt(bytesPerSecond, 10)
+	return makeGroup(b, "a device",
+		limit{"/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device", device + " " + rate},
+		limit{"/sys/fs/cgroup", "io.max", device + " rbps=" + rate})
 }
 
 var sevenB = parseShape("7b")

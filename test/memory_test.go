@@ -1,11 +1,8 @@
 package test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -46,28 +43,17 @@ type memoryReport struct {
 }
 
 // run runs the child and returns what it reports.
-func (c memoryChild) run(t *testing.T) memoryReport {
-	spec, err := json.Marshal(c)
-	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestMemoryChild$")
-	cmd.Env = append(os.Environ(), memoryChildEnv+"="+string(spec))
-	out, err := cmd.Output()
-	require.NoError(t, err, "%+v: %s", c, out)
-	var r memoryReport
-	require.NoError(t, json.NewDecoder(bytes.NewReader(out)).Decode(&r), "%s", out)
+func (c memoryChild) run(t *testing.T) (r memoryReport) {
+	runChild(t, "TestMemoryChild", memoryChildEnv, c, &r)
 	return r
 }
 
 // TestMemoryChild is no test by itself but what the child processes run.
 func TestMemoryChild(t *testing.T) {
-	spec := os.Getenv(memoryChildEnv)
-	if spec == "" {
-		t.Skip("only for the child processes of other tests")
-	}
 	var c memoryChild
-	require.NoError(t, json.Unmarshal([]byte(spec), &c))
+	childSpec(t, memoryChildEnv, &c)
 	if c.Group != "" {
-		require.NoError(t, os.WriteFile(c.Group, []byte("0"), 0))
+		joinGroup(t, c.Group)
 	}
 	if c.Ordinary {
 		require.NoError(t, ordinaryPages())
@@ -235,21 +221,9 @@ func TestCeilingInControlGroup(t *testing.T) {
 	}
 }
 
-// controlGroup makes a control group with a limit, and returns the file that a
-// process joins it by.
-func controlGroup(t testing.TB, limit int64) string {
-	for _, v := range []struct{ root, limit string }{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
-	} {
-		dir, err := os.MkdirTemp(v.root, "layerpipe-test-")
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { _ = os.Remove(dir) })
-		if os.WriteFile(filepath.Join(dir, v.limit), []byte(strconv.FormatInt(limit, 10)), 0) == nil {
-			return filepath.Join(dir, "cgroup.procs")
-		}
-	}
-	t.Skip("no memory control group can be made here")
-	return ""
+// controlGroup makes a control group with a limit of memory, and returns the file
+// that a process joins it by.
+func controlGroup(t testing.TB, bytes int64) string {
+	value := strconv.FormatInt(bytes, 10)
+	return makeGroup(t, "memory", limit{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", value}, limit{"/sys/fs/cgroup", "memory.max", value})
 }

@@ -3,7 +3,6 @@ package test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,8 +66,7 @@ func BenchmarkOverlap(b *testing.B) {
 				_, _, arithmetic := pass()
 				arithmetics = append(arithmetics, arithmetic.Seconds())
 			}
-			slices.Sort(arithmetics)
-			rate.Store(int64(float64(e.Plan().StreamedBytes) / (ratio * arithmetics[len(arithmetics)/2])))
+			rate.Store(int64(float64(e.Plan().StreamedBytes) / (ratio * middle(arithmetics))))
 			pass()
 			var shares, ratios []float64
 			for b.Loop() {
@@ -76,10 +74,8 @@ func BenchmarkOverlap(b *testing.B) {
 				shares = append(shares, took.Seconds()/max(read, arithmetic).Seconds())
 				ratios = append(ratios, read.Seconds()/arithmetic.Seconds())
 			}
-			slices.Sort(shares)
-			slices.Sort(ratios)
-			b.ReportMetric(shares[len(shares)/2], "of-the-longer")
-			b.ReportMetric(ratios[len(ratios)/2], "read/compute")
+			b.ReportMetric(middle(shares), "of-the-longer")
+			b.ReportMetric(middle(ratios), "read/compute")
 		})
 	}
 }
