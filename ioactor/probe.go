@@ -319,7 +319,7 @@ func (p *prober) goesOn(o ProbeOptions, share float64) bool {
 
 // source says whether the device was measured, and if not, what.
 func source(path, note string, fromStorage float64, counted bool) (device bool, reason string) {
-	kind := memoryFS(path)
+	kind := MemoryFS(path)
 	switch {
 	case kind != "":
 		return false, fmt.Sprintf("%s is in memory (%s)", path, kind)

@@ -24,9 +24,9 @@ func storageReads() (int64, bool) {
 	return 0, false
 }
 
-// memoryFS returns the name of the file system of path if its files are in
-// memory. Direct reads of them work from Linux 6.6 on.
-func memoryFS(path string) string {
+// MemoryFS returns the name of the file system of path if its files are in
+// memory, and "" if not or if the system does not tell. Direct reads of them work from Linux 6.6 on.
+func MemoryFS(path string) string {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil {
 		return ""

@@ -7,6 +7,7 @@ import (
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model"
+	"github.com/layerpipe/layerpipe/ring"
 )
 
 const (
@@ -14,11 +15,14 @@ const (
 	// maxDefaultContext keeps the KV cache of a model that was trained for
 	// 128k positions from taking gigabytes unasked.
 	maxDefaultContext = 4096
-	// maxThreads is more than any machine has cores; far beyond them a team
-	// only waits for itself.
-	maxThreads = 1024
-	// maxBuffers is more slots than any model has use for.
-	maxBuffers = 1 << 16
+)
+
+// The most that [WithBuffers] and [WithThreads] take: more slots than any model
+// has use for, and more threads than any machine has cores; far beyond them a team
+// only waits for itself.
+const (
+	MaxBuffers = ring.MaxDepth
+	MaxThreads = 1024
 )
 
 // An Option sets something about an [Engine] that [Open] makes. A value that
@@ -103,8 +107,8 @@ func WithMemory(m Memory) Option {
 // for without [WithMemory], all blocks are streamed.
 func WithBuffers(n int) Option {
 	return func(c *config) error {
-		if n > maxBuffers {
-			return fmt.Errorf("buffers %d: must be at most %d", n, maxBuffers)
+		if n > MaxBuffers {
+			return fmt.Errorf("buffers %d: must be at most %d", n, MaxBuffers)
 		}
 		return atLeast(n, 1, "buffers", &c.buffers)
 	}
@@ -147,8 +151,8 @@ func WithProbe(p ioactor.ProbeResult) Option {
 // if GOMAXPROCS is one more; that is the program's to set.
 func WithThreads(n int) Option {
 	return func(c *config) error {
-		if n > maxThreads {
-			return fmt.Errorf("threads %d: must be at most %d", n, maxThreads)
+		if n > MaxThreads {
+			return fmt.Errorf("threads %d: must be at most %d", n, MaxThreads)
 		}
 		return atLeast(n, 1, "threads", &c.threads)
 	}

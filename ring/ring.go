@@ -76,16 +76,16 @@ type Ring struct {
 	slots []*Slot
 }
 
-// maxDepth is far more slots than any model has blocks. It keeps a mistyped
+// MaxDepth is far more slots than any model has blocks. It keeps a mistyped
 // depth from taking memory for the channels before the first slot is made.
-const maxDepth = 1 << 16
+const MaxDepth = 1 << 16
 
 // New returns a ring of depth slots, each with a load area of load bytes and a
 // work area of work bytes, both page-aligned and outside the Go heap. Whoever
 // made it closes it.
 func New(depth int, load, work int64) (*Ring, error) {
-	if depth < 1 || depth > maxDepth {
-		return nil, fmt.Errorf("ring: depth %d: must be 1 to %d", depth, maxDepth)
+	if depth < 1 || depth > MaxDepth {
+		return nil, fmt.Errorf("ring: depth %d: must be 1 to %d", depth, MaxDepth)
 	}
 	r := &Ring{free: make(chan *Slot, depth)}
 	for range depth {

@@ -100,7 +100,7 @@ cache before the extension: out.ring-2.cold.json.`,
 	flags.StringVarP(&b.prompt, "prompt", "p", demo.Prompt, "`TEXT` to continue")
 	addParsed(flags, &b.predict, "predict", "n", "generate `N` tokens (default 16)", atLeast(2))
 	addParsed(flags, &b.rounds, "rounds", "", "run everything `N` times (default 3)", atLeast(1))
-	addParsed(flags, &b.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, 1024))
+	addParsed(flags, &b.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, pipeline.MaxThreads))
 	addParsed(flags, &b.only, "only", "", "measure only `WAYS`, separated by commas: "+strings.Join(wayNames(), ", "), parseWays)
 	b.trace.add(cmd)
 	b.progress.add(cmd)
@@ -218,7 +218,8 @@ func (b *benchCommand) run(ctx context.Context) (err error) {
 	if err != nil && len(r.measured()) == 0 {
 		return err // there is nothing to tell
 	}
-	return errors.Join(b.write(r), err, r.failures(), r.compare())
+	differ := r.compare()
+	return errors.Join(b.write(r), err, r.failures(), differ)
 }
 
 // prepare measures the device and finds out what can be compared.
@@ -369,20 +370,18 @@ func (r *benchReport) note(result *benchResult, notes []string) {
 	}
 }
 
-// measured are the results that have a run, with their figures made.
+// measured are the results that have a run.
 func (r *benchReport) measured() []*benchResult {
-	results := slices.DeleteFunc(slices.Clone(r.Results), func(x *benchResult) bool { return len(x.Runs) == 0 })
-	for _, x := range results {
-		x.summarize(r.Device)
-	}
-	return results
+	return slices.DeleteFunc(slices.Clone(r.Results), func(x *benchResult) bool { return len(x.Runs) == 0 })
 }
 
-// compare returns [errDiffer] unless all runs have computed the same.
+// compare makes the figures of what has been measured. It returns [errDiffer] unless
+// all runs have computed the same.
 func (r *benchReport) compare() error {
 	results := r.measured()
 	r.Same = true
 	for _, x := range results {
+		x.summarize(r.Device)
 		r.Same = r.Same && slices.Equal(x.Logits, results[0].Logits) && len(x.Logits) == 1
 	}
 	if !r.Same {
@@ -479,7 +478,6 @@ func (r *benchResult) summarize(device *ioactor.ProbeResult) {
 	r.Pass.Stall = pass(func(s *pipeline.GenStats) float64 { return s.StallSeconds })
 	r.Pass.Other = max(0, pass(func(s *pipeline.GenStats) float64 { return s.TotalSeconds })-r.Pass.Arithmetic-r.Pass.Stall)
 	last := &r.Runs[len(r.Runs)-1]
-	r.Logits = nil
 	r.Hits, r.Misses = last.PrefetchHits, last.PrefetchMisses
 	for i := range r.Runs {
 		if hash := r.Runs[i].LogitsSHA256; !slices.Contains(r.Logits, hash) {
@@ -512,7 +510,6 @@ func readThrough(ctx context.Context, paths []string) error {
 
 // write writes the report in the form that was asked for, and draws the plot.
 func (b *benchCommand) write(r *benchReport) error {
-	_ = r.compare() // the figures are made
 	var err error
 	switch {
 	case b.json:

@@ -186,7 +186,7 @@ func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File, total in
 		enough = 16 << 20 // to tell anything by: at least a large read
 	)
 	switch {
-	case inMemory(f.Paths[0]):
+	case ioactor.MemoryFS(f.Paths[0]) != "":
 		advice := fmt.Sprintf("the file itself takes %s of memory: on a disk it would leave that to blocks that stay", size(total))
 		d.add("storage", statusWarn, advice, "%s, of memory and not of a disk", bandwidth(r.BytesPerSecond))
 		return &r

@@ -13,19 +13,6 @@ import (
 	"github.com/layerpipe/layerpipe/ring"
 )
 
-// inMemory reports whether the file system of path has no storage but memory.
-func inMemory(path string) bool {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return false
-	}
-	switch int64(fs.Type) {
-	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
-		return true
-	}
-	return false
-}
-
 // directReads tries to read path past the page cache.
 func directReads(path string) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/layerpipe/layerpipe/ioactor"
 )
 
 // A model in memory is no measure of a disk, and takes the memory that it is to
 // save.
 func TestDoctorInMemory(t *testing.T) {
 	const shm = "/dev/shm"
-	if !inMemory(shm) {
+	if ioactor.MemoryFS(shm) == "" {
 		t.Skipf("%s is no file system in memory", shm)
 	}
 	dir, err := os.MkdirTemp(shm, "layerpipe")

@@ -7,9 +7,6 @@ import (
 	"runtime"
 )
 
-// inMemory is not known.
-func inMemory(string) bool { return false }
-
 // directReads are for Linux alone.
 func directReads(string) (bool, error) { return false, errors.New(runtime.GOOS + " has no such reads") }
 

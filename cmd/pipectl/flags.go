@@ -95,7 +95,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.model.add(cmd)
 	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", pipeline.ParseMemory)
-	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", between(1, 1<<16))
+	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", between(1, pipeline.MaxBuffers))
 	addParsed(flags, &f.unit, "unit", "", "stream a `UNIT` at a time, layer or tensor: a layer needs larger slots, a tensor more reads (default as planned)", func(s string) (model.Unit, error) {
 		if u := model.Unit(s); u == model.UnitLayer || u == model.UnitTensor {
 			return u, nil
@@ -112,7 +112,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	})
 	flags.Lookup("mmap").NoOptDefVal = string(mmapCopy)
 	addParsed(flags, &f.hint, "hint", "", "tell the kernel what is read: `HINT` is none, fadvise or willneed (default none)", ioactor.ParseHint)
-	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, 1024))
+	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, pipeline.MaxThreads))
 	addParsed(flags, &f.context, "ctx", "", "room for `N` tokens, prompt and text (default what the model was made for, at most 4096)", atLeast(1))
 	addParsed(flags, &f.kv, "kv", "", "number `FORMAT` of the KV cache, f16 or f32 (default f16)", func(s string) (compute.KVType, error) {
 		if kv := compute.KVType(s); kv == compute.KVF16 || kv == compute.KVF32 {
