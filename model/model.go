@@ -161,7 +161,7 @@ func (m *Model) takeTensors(a *architecture) error {
 func (m *Model) UsedBytes(t *gguf.Tensor) int64 {
 	for l := range m.Layers {
 		for _, r := range []Role{ExpertGate, ExpertUp, ExpertDown} {
-			if w := m.Layers[l][r]; w != nil && w.Name == t.Name {
+			if w := m.Layers[l][r]; w != nil && w.Tensor == t { // they are not cut into bands
 				return t.Size / int64(m.Experts.Count) * int64(m.Experts.Used)
 			}
 		}

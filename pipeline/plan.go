@@ -269,21 +269,23 @@ func (p *planner) cacheBytes(s scope) int64 {
 	return n * int64(s.sessions)
 }
 
-// needs lists what the process takes besides pins, with so many slots.
-func (p *planner) needs(k *cut, s scope, buffers int) []Item {
+// needs lists what the process takes, with so many slots and bytes of pins.
+func (p *planner) needs(k *cut, s scope, buffers int, pinned int64) []Item {
 	m, c := p.model, p.config
 	base := p.base
 	if c.trace {
 		base += traceBytes
 	}
+	kv, slots := p.cacheBytes(s), int64(buffers)*k.slot
 	return []Item{
 		{Name: "process, tokenizer and norms", Bytes: base},
 		{Name: "reserve", Bytes: reserve},
-		{Name: "KV cache", Bytes: p.cacheBytes(s), OffHeap: true},
+		{Name: "KV cache", Bytes: kv, OffHeap: true},
 		{Name: "scratch", Bytes: compute.ScratchBytes(&m.Params, k.unit, c.threads, s.chunk, s.context)},
 		{Name: "hidden states and logits", Bytes: 4 * (int64(s.chunk)*int64(m.Dim) + int64(p.logits(s.chunk))*int64(m.Vocab))},
-		{Name: itemSlots, Bytes: int64(buffers) * k.slot, OffHeap: true},
-		{Name: "page tables", Bytes: tables(p.cacheBytes(s) + int64(buffers)*k.slot)},
+		{Name: itemSlots, Bytes: slots, OffHeap: true},
+		{Name: "page tables", Bytes: tables(kv+slots) + tables(pinned)},
+		{Name: itemPins, Bytes: pinned, OffHeap: true},
 	}
 }
 
@@ -316,14 +318,13 @@ func (p *planner) leastNeed() int64 {
 	var least int64
 	for i := range p.cuts {
 		k := &p.cuts[i]
-		n := sum(p.needs(k, p.least(), cmp.Or(p.config.buffers, 1)))
-		if pins := p.config.pinned; pins > 0 {
-			for b, pinned := range spread(len(k.blocks), pins) {
-				if pinned {
-					n += k.sizes[b].pin + tables(k.sizes[b].pin)
-				}
+		var pins int64
+		for b, pinned := range spread(len(k.blocks), max(0, p.config.pinned)) {
+			if pinned {
+				pins += k.sizes[b].pin
 			}
 		}
+		n := sum(p.needs(k, p.least(), cmp.Or(p.config.buffers, 1), pins))
 		if least == 0 || n < least {
 			least = n
 		}
@@ -389,12 +390,12 @@ func (p *planner) depths() []int {
 func (p *planner) try(k *cut, buffers int) *Plan {
 	c := p.config
 	s := p.comfort(k)
-	items := p.needs(k, s, buffers)
+	items := p.needs(k, s, buffers, 0)
 	room := int64(1) << 62
 	if p.ceiling > 0 {
 		if sum(items) > p.ceiling {
 			s = p.least()
-			items = p.needs(k, s, buffers)
+			items = p.needs(k, s, buffers, 0)
 		}
 		if room = p.ceiling - sum(items); room < 0 {
 			return nil
@@ -429,8 +430,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	if plan.PinnedBytes > room {
 		return nil
 	}
-	items[len(items)-1].Bytes += tables(plan.PinnedBytes)
-	plan.Items = append(items, Item{Name: itemPins, Bytes: plan.PinnedBytes, OffHeap: true})
+	plan.Items = p.needs(k, s, buffers, plan.PinnedBytes)
 	plan.Total = sum(plan.Items)
 	if p.available > 0 && plan.Total-reserve > p.available { // a ceiling that is the limit itself is kept by the reserve
 		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
@@ -463,7 +463,7 @@ func (p *planner) comfort(k *cut) scope {
 	}
 	none := s // of a chunk
 	s.chunk = s.most()
-	for s.chunk > leastChunk && sum(p.needs(k, s, 0))-sum(p.needs(k, none, 0)) > p.ceiling/16 {
+	for s.chunk > leastChunk && sum(p.needs(k, s, 0, 0))-sum(p.needs(k, none, 0, 0)) > p.ceiling/16 {
 		s.chunk = max(s.chunk/2, leastChunk)
 	}
 	return s

@@ -74,3 +74,30 @@ func TestExpertsOfOddHeight(t *testing.T) {
 	require.Less(t, d.median, 0.6)
 	require.Greater(t, d.top1, 0.8)
 }
+
+// Of a tensor that holds all experts, one token is multiplied with those that it
+// chooses, however the model is cut.
+func TestExpertsUsed(t *testing.T) {
+	for _, name := range []string{"mixtral-Q4_0", "qwen2moe-Q4_0", "deepseek2-Q4_0", "llama-tied-Q8_0"} {
+		f, err := gguf.Open(committed + "/models/" + name + ".gguf")
+		require.NoError(t, err)
+		m, err := model.New(f)
+		require.NoError(t, err)
+		for _, unit := range []model.Unit{model.UnitLayer, model.UnitTensor} {
+			m.Cut(unit)
+			experts := 0
+			for _, b := range m.Blocks {
+				for _, ten := range b.Tensors {
+					want := ten.Size
+					if strings.HasSuffix(ten.Name, "_exps.weight") {
+						experts++
+						want = ten.Size * int64(m.Experts.Used) / int64(m.Experts.Count)
+						require.Less(t, want, ten.Size)
+					}
+					require.Equal(t, want, m.UsedBytes(ten.Tensor), ten.Name)
+				}
+			}
+			require.Equal(t, m.Experts.Count > 0, experts > 0, name)
+		}
+	}
+}

@@ -426,18 +426,7 @@ func (t *gridType) mul(n int) {
 	if t.halves {
 		pairs, sums = 8, rec256S16
 	}
-	for i := range pairs {
-		pair := m.whole(Mem{Base: panel, Disp: decodedPairs + 32*i})
-		for c := range n {
-			y := m.spread32(m.rec(c, sums+4*i))
-			if i == 0 {
-				VPMADDWD(pair, y, part[c])
-			} else {
-				VPMADDWD(pair, y, y)
-				VPADDD(y, part[c], part[c])
-			}
-		}
-	}
+	m.pairwise(part, pairs, func(i int) reg.VecVirtual { return m.whole(Mem{Base: panel, Disp: decodedPairs + 32*i}) }, sums)
 	d := m.whole(Mem{Base: panel})
 	for c := range n {
 		VPSLLD(Imm(uint64(bits.TrailingZeros(uint(t.offset)))), part[c], part[c])

@@ -277,37 +277,37 @@ func (t *superType) unpackScales(m *machine) (scales []reg.VecVirtual) {
 	return scales
 }
 
+// pairwise sets out to the sums over pairs of sub-blocks of 16-bit factors, two in
+// a lane, times the sums of activations at off.
+func (m *machine) pairwise(out []reg.VecVirtual, pairs int, factors func(i int) reg.VecVirtual, off int) []reg.VecVirtual {
+	for i := range pairs {
+		f := factors(i)
+		for c := range out {
+			y := m.spread32(m.rec(c, off+4*i))
+			if i == 0 {
+				VPMADDWD(f, y, out[c])
+			} else {
+				VPMADDWD(f, y, y)
+				VPADDD(y, out[c], out[c])
+			}
+		}
+	}
+	return out
+}
+
 // finish takes the minimums or offsets of a super-block into account and adds
 // its products to the destination.
 func (t *superType) finish(m *machine, scales func(i int) reg.VecVirtual, sum []reg.VecVirtual) {
-	// pairwise returns the sums over pairs of sub-blocks of 16-bit factors,
-	// two in a lane, times the sums of activations at off.
-	pairwise := func(pairs int, factors func(i int) reg.VecVirtual, off int) []reg.VecVirtual {
-		out := m.vecs()
-		for i := range pairs {
-			f := factors(i)
-			for c := range out {
-				y := m.spread32(m.rec(c, off+4*i))
-				if i == 0 {
-					VPMADDWD(f, y, out[c])
-				} else {
-					VPMADDWD(f, y, y)
-					VPADDD(y, out[c], out[c])
-				}
-			}
-		}
-		return out
-	}
 	var floors []reg.VecVirtual
 	switch t.name {
 	case "Q2_K":
-		floors = pairwise(8, func(i int) reg.VecVirtual {
+		floors = m.pairwise(m.vecs(), 8, func(i int) reg.VecVirtual {
 			f := m.bits(m.load(t.at(2)+i/2*32), 4, 0, 15)
 			VPSHUFB(pick(i%2*2, -1, i%2*2+1, -1), f, f)
 			return f
 		}, rec256S16)
 	case "Q4_K", "Q5_K":
-		floors = pairwise(4, func(i int) reg.VecVirtual {
+		floors = m.pairwise(m.vecs(), 4, func(i int) reg.VecVirtual {
 			var f reg.VecVirtual
 			b := m.load(t.at(2) + 32)
 			if i < 2 {
@@ -320,7 +320,7 @@ func (t *superType) finish(m *machine, scales func(i int) reg.VecVirtual, sum []
 			return f
 		}, rec256S32)
 	case "Q3_K": // q was 4 too large
-		over := pairwise(8, func(i int) reg.VecVirtual {
+		over := m.pairwise(m.vecs(), 8, func(i int) reg.VecVirtual {
 			s := scales(i / 2)
 			VPSHUFB(pick(-1, i%2*2, -1, i%2*2+1), s, s)
 			VPSRAW(Imm(8), s, s)
