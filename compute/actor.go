@@ -216,31 +216,28 @@ func (a *Actor) matrix(p *Pass, t *model.Tensor, band int) (kernel.Matrix, error
 	return a.weights.Matrix(t.Index), nil
 }
 
-// head computes the logits of the wanted rows.
+// head computes the logits of the wanted rows. A pass that wants none still takes
+// the head from the stream, so that the order of blocks is the same for every pass.
 func (a *Actor) head(p *Pass) error {
-	a.step("head", a.model.Global.Output)
+	w := a.model.Global.Output
+	a.step("head", w)
 	dim, vocab := a.model.Dim, a.model.Vocab
-	step := tileRows
-	if a.model.Global.Output.Bands > 1 {
-		step = len(a.wanted)
-	}
-	for i := 0; i < len(a.wanted); i += step {
-		rows := a.wanted[i:min(i+step, len(a.wanted))]
-		t := &a.tile
-		t.normed = grow(t.normed, len(rows)*dim)
-		for j, r := range rows {
-			vec.RMSNorm(t.normed[j*dim:][:dim], p.Hidden[r*dim:][:dim], a.vectors[a.model.Global.OutputNorm], a.model.NormEps)
-		}
-		t.in.set(t.normed, len(rows), dim)
-		if err := a.product(p, p.Logits[i*vocab:][:len(rows)*vocab], a.model.Global.Output, nil); err != nil {
+	for band := range w.Bands {
+		matrix, err := a.matrix(p, w, band)
+		if err != nil {
 			return err
 		}
-	}
-	// A pass that wants no logits still takes the head from the stream, so that
-	// the order of blocks is the same for every pass.
-	if len(a.wanted) == 0 {
-		for band := range a.model.Global.Output.Bands {
-			if _, err := a.matrix(p, a.model.Global.Output, band); err != nil {
+		for i := 0; i < len(a.wanted); i += tileRows {
+			if band == 0 || len(a.wanted) > tileRows { // otherwise the tile holds them still
+				rows := a.wanted[i:min(i+tileRows, len(a.wanted))]
+				t := &a.tile
+				t.normed = grow(t.normed, len(rows)*dim)
+				for j, r := range rows {
+					vec.RMSNorm(t.normed[j*dim:][:dim], p.Hidden[r*dim:][:dim], a.vectors[a.model.Global.OutputNorm], a.model.NormEps)
+				}
+				t.in.set(t.normed, len(rows), dim)
+			}
+			if err := a.band(p, p.Logits[i*vocab:min(i+tileRows, len(a.wanted))*vocab], w, nil, matrix, band); err != nil {
 				return err
 			}
 		}

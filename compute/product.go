@@ -67,26 +67,30 @@ func (a *Actor) stopped(p *Pass) error {
 
 // product sets dst to w times the tile's input, plus bias if there is one.
 func (a *Actor) product(p *Pass, dst []float32, w, bias *model.Tensor) error {
-	rows := w.Rows()
 	for band := range w.Bands {
-		if err := a.stopped(p); err != nil {
-			return err
-		}
 		matrix, err := a.matrix(p, w, band)
 		if err != nil {
 			return err
 		}
-		first := band * w.BandRows
-		j := job{dst: dst[first:], ldd: rows, w: matrix, acts: a.input(&a.tile.in, matrix.Type)}
-		if bias != nil {
-			j.bias = a.vectors[bias][first:]
-		}
-		a.work.jobs = append(a.work.jobs[:0], j)
-		if err := a.multiply(); err != nil {
+		if err := a.band(p, dst, w, bias, matrix, band); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// band is the part of product that a band of w, which is matrix, does.
+func (a *Actor) band(p *Pass, dst []float32, w, bias *model.Tensor, matrix kernel.Matrix, band int) error {
+	if err := a.stopped(p); err != nil {
+		return err
+	}
+	first := band * w.BandRows
+	j := job{dst: dst[first:], ldd: w.Rows(), w: matrix, acts: a.input(&a.tile.in, matrix.Type)}
+	if bias != nil {
+		j.bias = a.vectors[bias][first:]
+	}
+	a.work.jobs = append(a.work.jobs[:0], j)
+	return a.multiply()
 }
 
 // A group is a run of rows that meet the same one of the matrices that a tensor

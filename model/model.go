@@ -49,7 +49,7 @@ type Tensor struct {
 	Bands, BandRows int
 }
 
-// A Block is what is loaded at once: one layer, or the output head.
+// A Block is what is loaded at once: a layer, a tensor, or a band of its rows.
 type Block struct {
 	Name    string // "layer 3", "output"
 	Tensors []Placed
@@ -216,7 +216,7 @@ type Unit string
 
 // The units.
 const (
-	UnitLayer  Unit = "layer"  // all matrices of a layer
+	UnitLayer  Unit = "layer"  // all matrices of a layer, and the head in bands that are no larger
 	UnitTensor Unit = "tensor" // each matrix by itself, large ones in bands of rows: smaller slots
 )
 
@@ -242,7 +242,7 @@ func (m *Model) Cut(unit Unit) {
 				continue
 			}
 			if unit == UnitTensor {
-				m.addBands(name+" "+names[r], t, Role(r).grouped())
+				m.addBands(name+" "+names[r], t, maxBand, Role(r).grouped())
 			} else {
 				ts = append(ts, t)
 			}
@@ -251,18 +251,25 @@ func (m *Model) Cut(unit Unit) {
 			m.addBlock(name, ts)
 		}
 	}
-	if unit == UnitTensor {
-		m.addBands("output", m.Global.Output, false)
-	} else {
-		m.addBlock("output", []*Tensor{m.Global.Output})
+	most := int64(maxBand)
+	if unit == UnitLayer { // the slots have room for a layer anyway
+		for _, b := range m.Blocks {
+			var n int64
+			for _, e := range b.Extents {
+				n += e.Size
+			}
+			most = max(most, n)
+		}
 	}
+	m.addBands("output", m.Global.Output, most, false)
 }
 
 // addBands adds the blocks of a tensor that is streamed by itself: one, or a
-// block for each band of its rows. whole says that its rows are needed together.
-func (m *Model) addBands(name string, t *Tensor, whole bool) {
+// block for each band of its rows of at most so many bytes. whole says that its
+// rows are needed together.
+func (m *Model) addBands(name string, t *Tensor, bytes int64, whole bool) {
 	rows, row := t.Rows(), int64(t.Type.RowBytes(t.Dims[0]))
-	most := int(maxBand/row) / bandUnit * bandUnit
+	most := int(bytes/row) / bandUnit * bandUnit
 	if whole || rows <= most || most == 0 {
 		m.addBlock(name, []*Tensor{t})
 		return
