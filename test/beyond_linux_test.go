@@ -115,7 +115,7 @@ func TestBeyondChild(t *testing.T) {
 	runtime.GOMAXPROCS(benchThreads + 1) // as the command does
 	raw := newRawLoop(t, c.Path)
 	e, err := pipeline.Open(c.Path, pipeline.WithMemory(pipeline.MemoryBytes(c.Ceiling)), pipeline.WithThreads(benchThreads),
-		pipeline.WithBackend(pipeline.Direct), pipeline.WithContext(128), pipeline.WithoutTokenizer())
+		pipeline.WithBackend(pipeline.Direct), pipeline.WithContext(4*c.Turns), pipeline.WithoutTokenizer())
 	require.NoError(t, err)
 	debug.SetMemoryLimit(e.Plan().GoBytes())
 	s, err := e.NewSession(0)
