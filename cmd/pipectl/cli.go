@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/layerpipe/layerpipe/model/tokenizer"
 )
 
 // Exit codes.
@@ -23,8 +25,8 @@ const (
 )
 
 // run executes the command line args and returns the exit code. Everything
-// that it has started has ended by then, but for a read of stdin that the end
-// of ctx has overtaken.
+// that it has started has ended by then, but for a read of stdin or a long text's
+// encoding that the end of ctx has overtaken.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "pipectl",
@@ -115,27 +117,48 @@ const (
 )
 
 // readAll reads r, which is called name, to its end, which must come within most
-// bytes. A read cannot be interrupted: when ctx ends first, it is left behind.
+// bytes.
 func readAll(ctx context.Context, name string, r io.Reader, most int64) (string, error) {
 	var text []byte
 	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	if left := unlessEnded(ctx, func() {
 		text, err = io.ReadAll(io.LimitReader(r, most+1))
 		if int64(len(text)) > most {
 			err = errTooLong(most)
 		}
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	}); left != nil {
+		return "", left
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return string(text), nil
+}
+
+// encode returns the tokens of text, of which there may be tens of MiB.
+func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, o tokenizer.Options) ([]int32, error) {
+	var ids []int32
+	if left := unlessEnded(ctx, func() { ids = tok.Encode(text, o) }); left != nil {
+		return nil, left
+	}
+	return ids, nil
+}
+
+// unlessEnded does f, which knows no context, and waits for its end. If ctx ends
+// first, f is left behind and the cause returned: the process ends soon, and what
+// f writes must not be read.
+func unlessEnded(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // errTooLong reports that an input did not end within most bytes.

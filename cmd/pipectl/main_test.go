@@ -250,6 +250,24 @@ func TestInterruptedRead(t *testing.T) {
 	require.Empty(t, stdout.String())
 }
 
+// Work that knows no context does not keep an interrupted command either.
+func TestUnlessEnded(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	began, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	go func() {
+		<-began
+		cancel(io.ErrClosedPipe)
+	}()
+	require.Equal(t, io.ErrClosedPipe, unlessEnded(ctx, func() {
+		close(began)
+		<-release
+	}))
+	did := false
+	require.NoError(t, unlessEnded(t.Context(), func() { did = true }))
+	require.True(t, did)
+}
+
 // What goes wrong later says so in terms of the command line.
 func TestFails(t *testing.T) {
 	emptyTemp(t)

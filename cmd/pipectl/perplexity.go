@@ -149,7 +149,7 @@ type measurement struct {
 
 func (m *measurement) run(ctx context.Context, text string) error {
 	start := time.Now()
-	if err := m.cut(text); err != nil {
+	if err := m.cut(ctx, text); err != nil {
 		return err
 	}
 	done, err := m.measure(ctx)
@@ -181,9 +181,11 @@ func (m *measurement) step() int {
 }
 
 // cut makes chunks of the text.
-func (m *measurement) cut(text string) error {
+func (m *measurement) cut(ctx context.Context, text string) (err error) {
 	tok := m.engine.Tokenizer()
-	m.tokens = tok.Encode(text, tokenizer.Options{AddSpecial: true})
+	if m.tokens, err = encode(ctx, tok, text, tokenizer.Options{AddSpecial: true}); err != nil {
+		return err
+	}
 	m.bos = -1
 	if id, ok := tok.BOS(); ok && len(m.tokens) > 0 && m.tokens[0] == id {
 		m.bos = id

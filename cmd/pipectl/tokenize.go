@@ -63,7 +63,11 @@ func (t *tokenizeCommand) run(cmd *cobra.Command, args []string) error {
 	if t.decode {
 		return decode(cmd.OutOrStdout(), tok, text)
 	}
-	return t.encode(cmd.OutOrStdout(), tok, text)
+	ids, err := encode(cmd.Context(), tok, text, tokenizer.Options{AddSpecial: !t.noSpecial, ParseSpecial: !t.noSpecial})
+	if err != nil {
+		return err
+	}
+	return t.write(cmd.OutOrStdout(), ids)
 }
 
 // open reads the model's vocabulary.
@@ -84,8 +88,7 @@ func (t *tokenizeCommand) open() (tok *tokenizer.Tokenizer, err error) {
 	return tok, err
 }
 
-func (t *tokenizeCommand) encode(w io.Writer, tok *tokenizer.Tokenizer, text string) error {
-	ids := tok.Encode(text, tokenizer.Options{AddSpecial: !t.noSpecial, ParseSpecial: !t.noSpecial})
+func (t *tokenizeCommand) write(w io.Writer, ids []int32) error {
 	if t.json {
 		return writeJSON(w, struct {
 			IDs []int32 `json:"ids"`
