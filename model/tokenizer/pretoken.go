@@ -51,8 +51,9 @@ var preTokenizers = func() map[string]preTokenizer {
 		"bailingmoe", "bailingmoe2", "llada-moe")
 	add(preTokenizer{split: find(qwen35.match)}, "qwen35")
 	add(preTokenizer{split: find(seedCoder.match)}, "seed-coder")
-	add(preTokenizer{split: find(cased(1, false)), whole: true, addBOS: true}, "tekken")
-	add(preTokenizer{split: find(cased(3, true))}, "gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie")
+	add(preTokenizer{split: find(cased{isUpper, isLower, 1, false, "\r\n/"}.match), whole: true, addBOS: true}, "tekken")
+	add(preTokenizer{split: find(kimi)}, "kimi-k2")
+	add(preTokenizer{split: find(cased{isUpper, isLower, 3, true, "\r\n/"}.match)}, "gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie")
 
 	newlines := find(class(isNewline).atMost(1))
 	add(preTokenizer{split: chain(newlines,

@@ -257,47 +257,70 @@ func (w words) rest(text string) int {
 	return whitespace(text, true)
 }
 
-// cased matches the expression of GPT-4o, in which a word is at most one
-// change from upper to lower case long (U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}],
-// L = [\p{Ll}\p{Lm}\p{Lo}\p{M}]; contractions as in llama3, if suffix is set):
+// cased is what the expressions of GPT-4o and later models have in common, in
+// which a word is at most one change from upper to lower case long (U is upper, L
+// is lower; contractions as in llama3, if suffix is set):
 //
 //	[^\r\n\p{L}\p{N}]?U*L+(contraction)?|[^\r\n\p{L}\p{N}]?U+L*(contraction)?|
-//	\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//	\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[tail]*|\s*[\r\n]+|\s+(?!\S)|\s+
 //
 // It is the models' own; llama.cpp takes every letter beyond ASCII for both
 // cases.
-func cased(digits int, suffix bool) matchFunc {
-	w := words{letter: isLetter, other: isOther, digits: digits, tail: "\r\n/"}
-	return func(text string) int {
-		n := 0
-		r, size := utf8.DecodeRuneInString(text)
-		lead := !isNewline(r) && !isLetter(r) && !isNumber(r)
-		if lead {
-			n = lowerWord(text[size:])
-		}
-		if n > 0 {
-			n += size
-		} else if n = lowerWord(text); n == 0 && lead {
-			if n = isUpper.run(text[size:]); n > 0 {
-				n += size
-			}
-		}
-		if n == 0 {
-			n = isUpper.run(text)
-		}
-		switch {
-		case n > 0 && suffix:
-			return n + contraction(text[n:], true)
-		case n > 0:
-			return n
-		case isNumber(r):
-			return isNumber.atMost(w.digits)(text)
-		}
-		return w.rest(text)
-	}
+type cased struct {
+	upper, lower class
+	digits       int // most numbers in a piece
+	suffix       bool
+	tail         string // what may follow others
 }
 
-// isUpper is U and isLower is L; letters without case and marks are both.
+func (c cased) match(text string) int {
+	n := 0
+	r, size := utf8.DecodeRuneInString(text)
+	lead := !isNewline(r) && !isLetter(r) && !isNumber(r)
+	if lead {
+		n = c.lowerWord(text[size:])
+	}
+	if n > 0 {
+		n += size
+	} else if n = c.lowerWord(text); n == 0 && lead {
+		if n = c.upper.run(text[size:]); n > 0 {
+			n += size
+		}
+	}
+	if n == 0 {
+		n = c.upper.run(text)
+	}
+	switch {
+	case n > 0 && c.suffix:
+		return n + contraction(text[n:], true)
+	case n > 0:
+		return n
+	case isNumber(r):
+		return isNumber.atMost(c.digits)(text)
+	}
+	return words{other: isOther, tail: c.tail}.rest(text)
+}
+
+// lowerWord matches U*L+. U* takes all it can, and gives back characters that
+// are in L too only if nothing of L is left for L+.
+func (c cased) lowerWord(text string) int {
+	last := 0 // end of the last character of U* that is in L too
+	for i, r := range text {
+		if !c.upper(r) {
+			if n := c.lower.run(text[i:]); n > 0 {
+				return i + n
+			}
+			return last
+		}
+		if c.lower(r) {
+			last = i + utf8.RuneLen(r)
+		}
+	}
+	return last
+}
+
+// isUpper is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and isLower [\p{Ll}\p{Lm}\p{Lo}\p{M}]:
+// letters without case and marks are both.
 var (
 	isUpper = class(func(r rune) bool {
 		return unicode.IsUpper(r) || unicode.IsTitle(r) || unicode.In(r, unicode.Lm, unicode.Lo, unicode.M)
@@ -307,23 +330,21 @@ var (
 	})
 )
 
-// lowerWord matches U*L+. U* takes all it can, and gives back characters that
-// are in L too only if nothing of L is left for L+.
-func lowerWord(text string) int {
-	last := 0 // end of the last character of U* that is in L too
-	for i, r := range text {
-		if !isUpper(r) {
-			if n := isLower.run(text[i:]); n > 0 {
-				return i + n
-			}
-			return last
-		}
-		if isLower(r) {
-			last = i + utf8.RuneLen(r)
-		}
+// kimi matches [\p{Han}]+, and elsewhere what cased does with words that have
+// nothing of that.
+func kimi(text string) int {
+	if n := isIdeograph.run(text); n > 0 {
+		return n
 	}
-	return last
+	return cased{
+		upper:  func(r rune) bool { return isUpper(r) && !isIdeograph(r) },
+		lower:  func(r rune) bool { return isLower(r) && !isIdeograph(r) },
+		digits: 3, suffix: true, tail: "\r\n",
+	}.match(text)
 }
+
+// isIdeograph is \p{Han}.
+var isIdeograph = class(func(r rune) bool { return unicode.Is(unicode.Han, r) })
 
 // deepseek3 matches
 //

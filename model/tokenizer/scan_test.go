@@ -38,6 +38,11 @@ var expressions = map[string][]string{
 		`|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + reSpaces},
 	"gpt-4o": {`[^\r\n\p{L}\p{N}]?` + reUpper + `*` + reLower + `+` + reContraction + `?|[^\r\n\p{L}\p{N}]?` + reUpper + `+` + reLower + `*` + reContraction + `?` +
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + reSpaces},
+	// The model's own, with the class that it takes from others written for this
+	// engine: [\p{L}&&[^\p{Han}]] is [\p{L}-[\p{Han}]].
+	"kimi-k2": {`\p{Han}+|[^\r\n\p{L}\p{N}]?` + notHan(reUpper) + `*` + notHan(reLower) + `+` + reContraction + `?` +
+		`|[^\r\n\p{L}\p{N}]?` + notHan(reUpper) + `+` + notHan(reLower) + `*` + reContraction + `?` +
+		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + reSpaces},
 	"deepseek-llm": {`[\r\n]`, `\s?[` + reCased() + `]+`, "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
 		`\s+\z`, reHan, `\p{N}+`},
 	"deepseek-coder": {`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, reHan, `\p{N}`},
@@ -46,6 +51,8 @@ var expressions = map[string][]string{
 	"bloom":  {reBloom},
 	"viking": {reBloom, `\p{N}`},
 }
+
+func notHan(class string) string { return strings.TrimSuffix(class, "]") + `-[\p{Han}]]` }
 
 // reCased writes casedLetters as the inside of [].
 func reCased() string {
@@ -106,6 +113,7 @@ var scanAlphabet = []rune(" \t\n\r\v\u0085\u00a0\u2003\u2028\u3000" + // spaces
 	"ÀàßŁłΑωЖж" + // two cases
 	"ǅᾈ" + // title case
 	"ʰªº日ーあ한กא" + // letters without case
+	"々〻⼀ㇰ" + // of Han, but for the last: letters and a symbol
 	"\u0301\u0e34\u20dd" + // marks: Mn, Me
 	"0179٣²½Ⅷ〇" + // numbers: Nd, No, Nl
 	".,!?-_/\\()[]{}\"`#%&*@:;$+<=>^~|" + // ASCII punctuation and symbols
