@@ -33,7 +33,7 @@ func defaultRates(threads int) Rates {
 // that streams. What cannot be measured is assumed on, and returned as a warning.
 func (p *planner) measure(ctx context.Context, plan *Plan) (warning error, err error) {
 	c := p.config
-	if c.probe == nil && (c.backend.device || c.planned) {
+	if c.backend.device || c.planned {
 		warning = p.measureStorage(ctx, plan)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -51,15 +51,17 @@ func (p *planner) measureStorage(ctx context.Context, plan *Plan) error {
 	path, size := p.model.File.Paths[file], p.model.File.Sizes[file]
 	switch {
 	case c.backend.device:
-		probe, err := ioactor.Probe(ctx, path, ioactor.ProbeOptions{Time: 300 * time.Millisecond})
-		if err != nil {
-			return err
+		if c.probe == nil {
+			probe, err := ioactor.Probe(ctx, path, ioactor.ProbeOptions{Time: 300 * time.Millisecond})
+			if err != nil {
+				return err
+			}
+			if probe.BytesPerSecond <= 0 {
+				return errors.New("the clock is too coarse")
+			}
+			c.probe = &probe
 		}
-		if probe.BytesPerSecond <= 0 {
-			return errors.New("the clock is too coarse")
-		}
-		c.probe = &probe
-		p.rates.Storage, p.rates.Measured = probe.BytesPerSecond, true
+		p.rates.Storage, p.rates.Measured = c.probe.BytesPerSecond, true
 	case c.backend.buffered:
 		backend, err := c.backend.opener([]string{path}, c.storage)
 		if err != nil {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 
 	"github.com/layerpipe/layerpipe/compute"
@@ -139,11 +140,17 @@ func WithHint(h ioactor.Hint) Option {
 	return func(c *config) error { c.storage.hint = h; return nil }
 }
 
-// WithProbe plans with what [ioactor.Probe] has measured on the model's file.
-// The default is to measure, for up to a third of a second, when blocks are
-// streamed with [Direct].
+// WithProbe streams with [Direct] as [ioactor.Probe] has measured it on the
+// model's file. The default is to measure that, for up to a third of a second,
+// when blocks are streamed. Other backends are measured by their own loads.
 func WithProbe(p ioactor.ProbeResult) Option {
-	return func(c *config) error { c.probe = &p; return nil }
+	return func(c *config) error {
+		if !(p.BytesPerSecond > 0) || math.IsInf(p.BytesPerSecond, 1) {
+			return fmt.Errorf("probe: %v bytes a second: must be more than 0", p.BytesPerSecond)
+		}
+		c.probe = &p
+		return nil
+	}
 }
 
 // WithThreads sets how many goroutines share the arithmetic. The default is

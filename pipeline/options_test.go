@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/layerpipe/layerpipe/compute"
+	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
 	"github.com/layerpipe/layerpipe/pipeline/sample"
@@ -27,6 +28,8 @@ func TestOptionsRefused(t *testing.T) {
 		{pipeline.WithContextForPrompt("Once", 0), "context 0"},
 		{pipeline.WithPinned(-1), "pinned blocks -1"},
 		{pipeline.WithKV("f8"), `"f8"`},
+		{pipeline.WithProbe(ioactor.ProbeResult{}), "probe: 0 bytes a second"},
+		{pipeline.WithProbe(ioactor.ProbeResult{BytesPerSecond: math.Inf(1)}), "probe: +Inf bytes"},
 	} {
 		_, err := pipeline.Open(demo, tc.option)
 		require.ErrorContains(t, err, tc.want)
@@ -184,6 +187,14 @@ func TestPlanMeasures(t *testing.T) {
 		require.Equal(t, plan.Rates, more.Rates)
 		require.Zero(t, more.StreamedBytes)
 		require.Equal(t, plan.Backend, more.Backend)
+
+		// A probe that was made before is for direct reads alone.
+		const slow = 12345
+		plan, err = pipeline.PlanFor(t.Context(), path, pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithBackend(backend),
+			pipeline.WithBuffers(3), pipeline.WithProbe(ioactor.ProbeResult{BytesPerSecond: slow, Chunk: 1 << 20, InFlight: 2}))
+		require.NoError(t, err)
+		require.Equal(t, backend.String() == "direct", plan.Rates.Storage == slow, "%v", backend)
+		require.Equal(t, backend.String() == "direct", plan.InFlight == 2, "%v", backend)
 	}
 	plan, err := pipeline.PlanFor(t.Context(), demo, pipeline.WithMemory(pipeline.MemoryBytes(1<<30)))
 	require.NoError(t, err)

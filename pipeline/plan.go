@@ -142,9 +142,6 @@ type blockSize struct {
 // newPlanner prepares the planning of m. It may leave m cut in any way.
 func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 	p := &planner{model: m, config: c, base: base, rates: defaultRates(c.threads)}
-	if c.probe != nil {
-		p.rates.Storage, p.rates.Measured = c.probe.BytesPerSecond, true
-	}
 	for _, t := range m.Vectors() {
 		p.base += t.Size
 	}
@@ -369,7 +366,7 @@ func (p *planner) busy(k *cut, plan *Plan) float64 {
 // is compute's. Without it two reads that began together end together, and
 // until compute is done with the first there is nowhere to read to.
 func (p *planner) inFlight(buffers int) int {
-	if p.config.probe == nil {
+	if p.config.probe == nil || !p.config.backend.device {
 		return 1
 	}
 	return max(1, min(p.config.probe.InFlight, buffers-1))

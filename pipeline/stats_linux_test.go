@@ -45,7 +45,7 @@ func TestBytesRead(t *testing.T) {
 
 	const buffers = 2
 	e, err := pipeline.Open(path, pipeline.WithBuffers(buffers), pipeline.WithBackend(pipeline.Direct),
-		pipeline.WithProbe(ioactor.ProbeResult{Chunk: 1 << 20, InFlight: 1}))
+		pipeline.WithProbe(ioactor.ProbeResult{BytesPerSecond: 1e9, Chunk: 1 << 20, InFlight: 1}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
 	// settled waits until the reader has filled all slots, and can read no more.
