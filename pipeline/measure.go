@@ -8,7 +8,6 @@ import (
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/compute/kernel"
 	"github.com/layerpipe/layerpipe/ioactor"
-	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/gguf"
 )
 
@@ -47,8 +46,8 @@ func (p *planner) measure(ctx context.Context, plan *Plan) (warning error, err e
 
 // measureStorage measures the model's file the way that it will be read.
 func (p *planner) measureStorage(ctx context.Context, plan *Plan) error {
-	c, file := p.config, largestFile(p.model)
-	path, size := p.model.File.Paths[file], p.model.File.Sizes[file]
+	c, f := p.config, p.model.File
+	path, size := f.Paths[f.Largest()], f.Sizes[f.Largest()]
 	switch {
 	case c.backend.device:
 		if c.probe == nil {
@@ -111,15 +110,4 @@ func (p *planner) measureCompute() {
 	if seconds > 0 {
 		p.rates.Compute, p.rates.ComputeMeasured = bytes/seconds, true
 	}
-}
-
-// largestFile is the shard that says most about the storage.
-func largestFile(m *model.Model) int {
-	most := 0
-	for i, size := range m.File.Sizes {
-		if size > m.File.Sizes[most] {
-			most = i
-		}
-	}
-	return most
 }

@@ -253,7 +253,7 @@ func (b *benchCommand) prepare(ctx context.Context, progress *progress) (*benchR
 	}
 	probed := progress.phase(phaseProbe, "probes")
 	probed(0, 1)
-	probe, err := ioactor.Probe(ctx, b.shards[0], ioactor.ProbeOptions{Time: time.Second})
+	probe, err := ioactor.Probe(ctx, f.Paths[f.Largest()], ioactor.ProbeOptions{Time: time.Second})
 	probed(1, 1)
 	switch {
 	case ctx.Err() != nil:

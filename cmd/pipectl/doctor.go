@@ -169,13 +169,14 @@ func (d *doctorCommand) checkModel(ctx context.Context, path string, options []p
 	}
 }
 
-// checkStorage measures the storage of the first shard, and tries direct reads.
+// checkStorage measures the storage of the largest shard, and tries direct reads.
 // total is the size of all weights.
 func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File, total int64) *ioactor.ProbeResult {
 	const advice = "a first run shows whether it keeps up: see what it is limited by"
 	probed := d.shown.phase(phaseProbe, "probes")
 	probed(0, 1)
-	r, err := ioactor.Probe(ctx, f.Paths[0], ioactor.ProbeOptions{Time: time.Second})
+	path := f.Paths[f.Largest()]
+	r, err := ioactor.Probe(ctx, path, ioactor.ProbeOptions{Time: time.Second})
 	probed(1, 1)
 	if err != nil {
 		d.add("storage", statusFail, "the file must be readable to its end", "%v", err)
@@ -186,7 +187,7 @@ func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File, total in
 		enough = 16 << 20 // to tell anything by: at least a large read
 	)
 	switch {
-	case ioactor.MemoryFS(f.Paths[0]) != "":
+	case ioactor.MemoryFS(path) != "":
 		advice := fmt.Sprintf("the file itself takes %s of memory: on a disk it would leave that to blocks that stay", size(total))
 		d.add("storage", statusWarn, advice, "%s, of memory and not of a disk", bandwidth(r.BytesPerSecond))
 		return &r
@@ -199,7 +200,7 @@ func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File, total in
 	default:
 		d.add("storage", statusOK, "", "%s, best with reads of %s, %d in flight", bandwidth(r.BytesPerSecond), size(r.Chunk), r.InFlight)
 	}
-	switch ok, err := directReads(f.Paths[0]); {
+	switch ok, err := directReads(path); {
 	case ok:
 		d.add("direct reads", statusOK, "", "the file system takes them")
 	default:

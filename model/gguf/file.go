@@ -49,6 +49,18 @@ func (t *Tensor) Rows() int {
 	return n
 }
 
+// Largest returns the index of the largest file. It says most about the storage
+// that a model is read from: the first shard may hold nothing but metadata.
+func (f *File) Largest() int {
+	most := 0
+	for i, size := range f.Sizes {
+		if size > f.Sizes[most] {
+			most = i
+		}
+	}
+	return most
+}
+
 // Tensor returns the tensor called name, and whether the model has it. The
 // pointer is into f.Tensors.
 func (f *File) Tensor(name string) (*Tensor, bool) {

@@ -82,6 +82,17 @@ func TestSplit(t *testing.T) {
 }
 
 // Relative paths, as users type them.
+// The first shard may hold nothing but metadata: what is measured is another.
+func TestLargest(t *testing.T) {
+	list := shards()
+	list[0].names = []string{}
+	list[1].names = []string{"a", "b", "c", "d"}
+	list[2].names = []string{"e"}
+	f, err := gguf.Open(writeShards(t, list)[0])
+	require.NoError(t, err)
+	require.Equal(t, 1, f.Largest())
+}
+
 func TestSplitRelative(t *testing.T) {
 	paths := writeShards(t, shards())
 	t.Chdir(filepath.Dir(paths[0]))
