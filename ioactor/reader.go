@@ -39,10 +39,10 @@ func (e *BlockError) Unwrap() error { return e.Err }
 type Reader struct {
 	Blocks   []Block
 	Schedule *Schedule
-	// Backends load the blocks, in turns. As many loads are under way at once as
-	// there are backends and free slots, so that a device has its next request
-	// before it ends the one at hand; blocks are sent on in order all the same.
-	// Backends beyond the first have a goroutine each.
+	// Backends, at least one, load the blocks in turns. As many loads are under way
+	// at once as there are backends and free slots, so that a device has its next
+	// request before it ends the one at hand; blocks are sent on in order all the
+	// same. If there are several, each has a goroutine of its own while Run runs.
 	Backends []Backend
 	Ring     *ring.Ring
 	Out      *ring.Link    // of Ring; the reader closes it when it ends

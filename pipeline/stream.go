@@ -62,6 +62,9 @@ type Stream struct {
 
 	mu    sync.Mutex // guards stats, held for a copy
 	stats StreamStats
+
+	close  sync.Once
+	closed error // what Close returns
 }
 
 // StreamStats counts what a [Stream] has done. Hits + Misses is the number of
@@ -137,8 +140,9 @@ func newStream(group *stage.Group, slots *ring.Ring, backends []ioactor.Backend,
 // Block waits until block b is in memory and returns its extents, one slice
 // each. They are valid until the next call of Block, [Stream.Release] or
 // Close; with the backend [View] they are read-only memory of the file, which
-// faults if the file becomes shorter. A block that is not the next in order is fetched at once, unless it is
-// under way already, and the order goes on behind it.
+// faults if the file becomes shorter. A block that is not the next in order is
+// fetched at once, unless it is under way already, and the order goes on behind
+// it.
 func (s *Stream) Block(ctx context.Context, b int) ([][]byte, error) {
 	slot, err := s.take(ctx, b)
 	if slot == nil {
@@ -264,11 +268,14 @@ func (s *Stream) Stats() StreamStats {
 
 // Close stops the reader within one read, waits until it has ended, and gives
 // the memory and the files back. It returns the error that ended the stream, if
-// one did.
+// one did, also when it is called again. After it Block fails with [ErrClosed].
 func (s *Stream) Close() error {
-	s.group.Stop()
-	err := s.group.Wait()
-	return errors.Join(err, s.free())
+	s.close.Do(func() {
+		s.group.Stop()
+		err := s.group.Wait()
+		s.closed = errors.Join(err, s.free())
+	})
+	return s.closed
 }
 
 // free sends every slot home and gives memory and files back, after the actors

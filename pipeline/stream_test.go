@@ -68,6 +68,9 @@ func TestStream(t *testing.T) {
 			require.Positive(t, st.Discarded)
 			require.GreaterOrEqual(t, st.Reader.Blocks, st.Hits+st.Misses)
 			require.NoError(t, s.Close())
+			_, err = s.Block(t.Context(), 0)
+			require.ErrorIs(t, err, pipeline.ErrClosed)
+			require.NoError(t, s.Close(), "again")
 		}
 	}
 }
