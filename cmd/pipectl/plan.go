@@ -33,7 +33,8 @@ func newPlan() *cobra.Command {
 		Long: `Plan shows what pipectl run would do with a model and a ceiling for memory:
 which blocks stay, what is streamed for each token and how long that takes, what
 everything needs, the least memory that works, and what 1 GiB more would buy. If
-blocks are read directly, it reads a little of the file to measure the storage.
+blocks are streamed, it reads a little of the file and multiplies a little, to
+measure the storage and the arithmetic.
 A run knows how much context it needs and may plan for less: give --ctx to
 compare.`,
 		Example: `  pipectl plan -m model.gguf
