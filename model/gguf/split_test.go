@@ -81,7 +81,6 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Relative paths, as users type them.
 // The first shard may hold nothing but metadata: what is measured is another.
 func TestLargest(t *testing.T) {
 	list := shards()
@@ -93,6 +92,7 @@ func TestLargest(t *testing.T) {
 	require.Equal(t, 1, f.Largest())
 }
 
+// Relative paths, as users type them.
 func TestSplitRelative(t *testing.T) {
 	paths := writeShards(t, shards())
 	t.Chdir(filepath.Dir(paths[0]))
