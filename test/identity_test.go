@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/layerpipe/layerpipe/model"
+	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -77,23 +78,29 @@ func TestIdentity(t *testing.T) {
 }
 
 // Whatever the planner chooses, from the floor to all of the model, by layers
-// or by tensors, with a prompt in one pass or in chunks.
+// or by tensors, with a prompt in one pass or in chunks. The budgets begin and
+// grow by more than this process itself may grow between two plans: some 8 MiB
+// the first time.
 func TestIdentityPlanned(t *testing.T) {
+	path := synthetic(t, synth.Config{
+		Shape: synth.Shape{Layers: 8, Dim: 512, FFN: 1536, Heads: 8, KVHeads: 4, Vocab: 500}, Type: "Q8_0", // 25 MiB
+	})
 	tokens := make([]int32, 40)
 	for i := range tokens {
-		tokens[i] = int32(3 + (i*i*7)%1000)
+		tokens[i] = int32(3 + (i*i*7)%490)
 	}
-	want, err := cell{pipeline.Pread, 1, 1, 0, false}.logits(t.Context(), demoModel, tokens)
+	want, err := cell{pipeline.Pread, 1, 1, 0, false}.logits(t.Context(), path, tokens)
 	require.NoError(t, err)
-	chunks, pinned := map[int]bool{}, map[int]bool{}
 	for _, unit := range []model.Unit{model.UnitLayer, model.UnitTensor} {
-		budgets := []pipeline.Memory{pipeline.MemoryFloor()}
-		floor := planOf(t, pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithUnit(unit)).Total
-		for extra := int64(0); extra < 8<<20; extra += 700 << 10 {
-			budgets = append(budgets, pipeline.MemoryBytes(floor+extra+4<<20))
-		}
-		for _, memory := range budgets {
-			e, err := pipeline.Open(demoModel, pipeline.WithUnit(unit), pipeline.WithMemory(memory))
+		chunks, pinned := map[int]bool{}, map[int]bool{}
+		for extra := int64(0); extra <= 72<<20; extra += 12 << 20 {
+			options := []pipeline.Option{pipeline.WithUnit(unit), pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithoutTokenizer()}
+			if extra > 0 {
+				floor, err := pipeline.PlanFor(t.Context(), path, options...)
+				require.NoError(t, err)
+				options = append(options, pipeline.WithMemory(pipeline.MemoryBytes(floor.Floor+extra)))
+			}
+			e, err := pipeline.Open(path, options...)
 			require.NoError(t, err)
 			plan := e.Plan()
 			require.LessOrEqual(t, plan.Total, plan.Ceiling)
@@ -106,16 +113,9 @@ func TestIdentityPlanned(t *testing.T) {
 			s.Close()
 			require.NoError(t, e.Close())
 		}
+		require.Greater(t, len(chunks), 1, "prompts were never cut: %v", chunks)
+		require.Greater(t, len(pinned), 2, "the budgets made no difference: %v", pinned)
 	}
-	require.Greater(t, len(chunks), 1, "prompts were never cut")
-	require.Greater(t, len(pinned), 3, "the budgets made no difference")
-}
-
-func planOf(t *testing.T, options ...pipeline.Option) *pipeline.Plan {
-	e, err := pipeline.Open(demoModel, options...)
-	require.NoError(t, err)
-	require.NoError(t, e.Close())
-	return e.Plan()
 }
 
 // A sequence has the same logits when strangers take turns with it, and after a
