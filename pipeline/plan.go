@@ -182,7 +182,7 @@ func usedBytes(m *model.Model, b int) (n int64) {
 // machine if blocks are streamed, and leaves the model cut as the plan says.
 func (p *planner) plan(ctx context.Context) (*Plan, error) {
 	c := p.config
-	if err := p.limits(); err != nil {
+	if err := p.limits("/"); err != nil {
 		return nil, err
 	}
 	plan, err := p.decide()
@@ -215,9 +215,9 @@ func (p *planner) plan(ctx context.Context) (*Plan, error) {
 	return plan, nil
 }
 
-// limits finds the ceiling.
-func (p *planner) limits() error {
-	available, source, known := availableMemory("/")
+// limits finds the ceiling. root is "/" but in tests.
+func (p *planner) limits(root string) error {
+	available, source, known := availableMemory(root)
 	p.available = available
 	m := p.config.memory
 	if !p.config.planned { // no ceiling, but what cannot be is refused all the same
@@ -478,9 +478,9 @@ func (s scope) most() int {
 // logits is how many rows of logits there are at once: those that were asked for,
 // but at most a pass's, or a thirty-second of the memory.
 func (p *planner) logits(chunk int) int {
-	n := max(p.config.logits, 1)
+	n := min(max(p.config.logits, 1), max(chunk, 1))
 	if memory := cmp.Or(p.ceiling, p.available); memory > 0 {
-		n = min(n, max(1, int(memory/32/(4*int64(p.model.Vocab)))), max(chunk, 1))
+		n = min(n, max(1, int(memory/32/(4*int64(p.model.Vocab)))))
 	}
 	return n
 }

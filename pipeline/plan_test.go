@@ -53,7 +53,8 @@ func largeModel(t *testing.T) *model.Model {
 }
 
 // planFor plans for the large model in a process that takes processBytes already,
-// with rates that are assumed: there is no such file.
+// with rates that are assumed: there is no such file. How much memory the machine
+// has is not known: what 40 slots take need not be there.
 func planFor(t *testing.T, options ...Option) (*Plan, error) {
 	c, err := newConfig(append([]Option{WithThreads(2)}, options...))
 	require.NoError(t, err)
@@ -61,7 +62,7 @@ func planFor(t *testing.T, options ...Option) (*Plan, error) {
 	c.setContext(m)
 	p, err := newPlanner(m, c, processBytes)
 	require.NoError(t, err)
-	if err := p.limits(); err != nil {
+	if err := p.limits(t.TempDir()); err != nil {
 		return nil, err
 	}
 	return p.decide()
