@@ -20,7 +20,7 @@ type keyboard struct {
 }
 
 // onTerminal starts a program on a terminal of its own.
-func onTerminal(t *testing.T, binary string, args ...string) (*keyboard, *exec.Cmd) {
+func onTerminal(t *testing.T, args ...string) (*keyboard, *exec.Cmd) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func onTerminal(t *testing.T, binary string, args ...string) (*keyboard, *exec.C
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	defer slave.Close()
-	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd := program(t, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, cmd.Start())
@@ -62,11 +62,10 @@ func (k *keyboard) see(text string) {
 }
 
 func TestChatOnTerminal(t *testing.T) {
-	binary := build(t)
-	args := []string{"chat", "-m", endlessDemo(t), "--chat-template", "chatml", "--temp", "0", "--ctx", "100000"}
+	args := []string{"chat", "-m", endlessDemo(t), "--chat-template", "chatml", "--temp", "0", "--ctx", endlessContext}
 	const ctrlC, ctrlD, up = "\x03", "\x04", "\x1b[A"
 
-	k, cmd := onTerminal(t, binary, args...)
+	k, cmd := onTerminal(t, args...)
 	k.see("/help lists commands")
 	k.see("> ")
 	k.press("Once\r")
@@ -97,19 +96,19 @@ func TestChatOnTerminal(t *testing.T) {
 	k.press(ctrlC)
 	require.NoError(t, cmd.Wait(), k.seen)
 
-	k, cmd = onTerminal(t, binary, args...)
+	k, cmd = onTerminal(t, args...)
 	k.see("> ")
 	k.press("/nonsense\rhalf" + ctrlC + ctrlC) // all at once
 	k.see("/nonsense is no command")
 	k.see("Ctrl-C again")
 	require.NoError(t, cmd.Wait(), k.seen)
 
-	k, cmd = onTerminal(t, binary, args...)
+	k, cmd = onTerminal(t, args...)
 	k.see("> ")
 	k.press(ctrlD)
 	require.NoError(t, cmd.Wait(), k.seen)
 
-	k, cmd = onTerminal(t, binary, args...)
+	k, cmd = onTerminal(t, args...)
 	k.see("> ")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait() // the exit code says it

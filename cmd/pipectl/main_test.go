@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -28,6 +29,16 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// program is a command line that is to run in a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	return cmd
 }
 
 const demoModel = "../../model/demo/demo.gguf"
@@ -88,6 +99,9 @@ func patchedDemo(t *testing.T, patch func(model []byte)) string {
 
 // endlessDemo is the demo model without a token that ends a text: it goes on
 // until its context is full.
+//
+// With endlessContext that takes minutes, and makes more text than a pipe holds
+// which nobody reads. Its KV cache is 120 MB.
 func endlessDemo(t *testing.T) string {
 	return patchedDemo(t, func(model []byte) {
 		const key, uint32Bytes, unused = "tokenizer.ggml.eos_token_id", 4, 3
@@ -111,6 +125,8 @@ func brokenDemo(t *testing.T) string {
 		}
 	})
 }
+
+const endlessContext = "30000"
 
 func TestHelp(t *testing.T) {
 	for _, command := range []string{"run", "chat", "plan", "logits", "trace", "bench", "doctor", "tokenize", "inspect", "perplexity", "synth", "version"} {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -170,7 +169,7 @@ func TestInterruptedRun(t *testing.T) {
 		}
 		return stdout.Write(p)
 	})
-	args := []string{"run", "-m", endlessDemo(t), "-p", demo.Prompt, "--temp", "0", "-n", "-1", "--ctx", "1000000"}
+	args := []string{"run", "-m", endlessDemo(t), "-p", demo.Prompt, "--temp", "0", "-n", "-1", "--ctx", endlessContext}
 	require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), cancelling, &stderr))
 	require.True(t, strings.HasPrefix(stdout.String(), " there was a cheerful"), stdout.String())
 	require.Contains(t, stderr.String(), " tokens/s, stopped early\n")
@@ -178,15 +177,24 @@ func TestInterruptedRun(t *testing.T) {
 }
 
 func TestInterruptedJSON(t *testing.T) {
-	args := []string{"run", "-m", endlessDemo(t), "-p", demo.Prompt, "-n", "-1", "--ctx", "1000000", "--json"}
-	before, cancel := context.WithCancel(t.Context())
-	cancel()
-	within, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	for _, ctx := range []context.Context{before, within} {
+	args := []string{"run", "-m", endlessDemo(t), "-p", demo.Prompt, "-n", "-1", "--ctx", endlessContext, "--json", "--progress=json"}
+	for _, within := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if !within {
+			cancel()
+		}
 		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), &stdout, &stderr))
-		require.Equal(t, "pipectl: interrupted\n", stderr.String())
+		cancelling := writerFunc(func(p []byte) (int, error) {
+			if bytes.Contains(p, []byte(`"phase":"prompt"`)) {
+				cancel()
+			}
+			return stderr.Write(p)
+		})
+		require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), &stdout, cancelling))
+		_, after, _ := strings.Cut("\n"+stderr.String(), "\npipectl: ")
+		require.Equal(t, "interrupted\n", after)
+		require.Equal(t, within, strings.HasPrefix(stderr.String(), "{"))
 		var r runReport
 		decodeJSON(t, stdout.String(), &r)
 		require.Equal(t, "cancelled", r.StopReason)

@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,22 +13,10 @@ import (
 	"github.com/layerpipe/layerpipe/model/demo"
 )
 
-// build builds the program.
-func build(t *testing.T) string {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("no such signals")
-	}
-	binary := filepath.Join(t.TempDir(), "pipectl")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return binary
-}
-
 // start starts the program and reads the first of its text.
-func start(t *testing.T, binary string, args ...string) (cmd *exec.Cmd, stdout io.ReadCloser, stderr *strings.Builder) {
+func start(t *testing.T, args ...string) (cmd *exec.Cmd, stdout io.ReadCloser, stderr *strings.Builder) {
 	t.Helper()
-	cmd, stderr = exec.CommandContext(t.Context(), binary, args...), new(strings.Builder)
+	cmd, stderr = program(t, args...), new(strings.Builder)
 	cmd.Stderr = stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -40,11 +27,13 @@ func start(t *testing.T, binary string, args ...string) (cmd *exec.Cmd, stdout i
 }
 
 func TestSignals(t *testing.T) {
-	binary := build(t)
-	endless := []string{"run", "-m", endlessDemo(t), "-p", demo.Prompt, "-n", "-1", "--ctx", "1000000"}
+	if runtime.GOOS == "windows" {
+		t.Skip("no such signals")
+	}
+	endless := []string{"run", "-m", endlessDemo(t), "-p", demo.Prompt, "-n", "-1", "--ctx", endlessContext}
 
 	t.Run("SIGINT", func(t *testing.T) {
-		cmd, stdout, stderr := start(t, binary, endless...)
+		cmd, stdout, stderr := start(t, endless...)
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		_, err := io.Copy(io.Discard, stdout)
 		require.NoError(t, err)
@@ -55,7 +44,7 @@ func TestSignals(t *testing.T) {
 	})
 
 	t.Run("closed pipe", func(t *testing.T) {
-		cmd, stdout, stderr := start(t, binary, endless...)
+		cmd, stdout, stderr := start(t, endless...)
 		require.NoError(t, stdout.Close())
 		require.NoError(t, cmd.Wait())
 		require.Contains(t, stderr.String(), "stopped early\n")
