@@ -58,6 +58,7 @@ func TestBytesRead(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
+	generate(t, e, 1, 1) // pages of the program that are not in memory are read from a device too
 	before, callsBefore, deviceBefore := settled(), readBytes(t, "rchar"), readBytes(t, "read_bytes")
 	generate(t, e, 1, 4)
 	after, callsAfter, deviceAfter := settled(), readBytes(t, "rchar"), readBytes(t, "read_bytes")

@@ -147,7 +147,7 @@ func TestRestIsDoneWithoutALateWorker(t *testing.T) {
 func TestTeamOfOneRunsInline(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tm := team.New(1)
-	require.Equal(t, before, runtime.NumGoroutine())
+	require.LessOrEqual(t, runtime.NumGoroutine(), before) // one of an earlier test may be ending
 	calls := 0
 	tm.Run(10, 3, func(worker, lo, hi int) {
 		calls++
