@@ -10,6 +10,9 @@ import (
 // Touch makes pages present where the kernel does not do it in a call.
 var Touch = touch
 
+// StorageReads is what tells a device's bytes from those of a cache.
+var StorageReads = storageReads
+
 // DirectFaults is what happens below a [Direct], for tests.
 type DirectFaults struct {
 	AtOpen   error // of an open for direct reads

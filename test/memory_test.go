@@ -15,6 +15,7 @@ import (
 	"github.com/layerpipe/layerpipe/model/gguf"
 	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
+	"github.com/layerpipe/layerpipe/ring"
 )
 
 // A memoryChild is what a child process of these tests does: it opens a model,
@@ -38,6 +39,7 @@ const memoryChildEnv = "LAYERPIPE_TEST_MEMORY_CHILD"
 
 type memoryReport struct {
 	Peak  int64
+	Huge  int64 // bytes in huge pages at the end
 	Plan  *pipeline.Plan
 	Notes []string
 }
@@ -87,7 +89,7 @@ func TestMemoryChild(t *testing.T) {
 	for _, err := range e.Generate(t.Context(), pipeline.GenConfig{Tokens: make([]int32, c.Prompt), MaxTokens: 3, Stats: &stats}) {
 		require.NoError(t, err)
 	}
-	require.NoError(t, json.NewEncoder(os.Stdout).Encode(memoryReport{stats.PeakRSSBytes, e.Plan(), stats.Notes}))
+	require.NoError(t, json.NewEncoder(os.Stdout).Encode(memoryReport{stats.PeakRSSBytes, ring.HugeBytes(), e.Plan(), stats.Notes}))
 	require.NoError(t, e.Close())
 }
 

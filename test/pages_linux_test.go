@@ -24,5 +24,14 @@ func TestNotesOrdinaryPages(t *testing.T) {
 	r := memoryChild{Path: path, Backend: "direct", Ordinary: true, Prompt: 1}.run(t)
 	require.Contains(t, strings.Join(r.Notes, "\n"), "are in ordinary pages and not in huge ones")
 	r = memoryChild{Path: path, Backend: "direct", Prompt: 1}.run(t)
+	var all int64
+	for _, i := range r.Plan.Items {
+		if i.OffHeap {
+			all += i.Bytes
+		}
+	}
+	if r.Huge < all/2 {
+		t.Skip("the machine's memory is in too many pieces")
+	}
 	require.NotContains(t, strings.Join(r.Notes, "\n"), "ordinary pages")
 }
