@@ -363,7 +363,7 @@ func (e *Engine) Close() error {
 	e.close.Do(func() {
 		e.group.Stop()
 		err := e.group.Wait()
-		e.closed = errors.Join(err, e.free())
+		e.closed = errors.Join(e.named(err), e.free())
 	})
 	return e.closed
 }

@@ -204,7 +204,7 @@ func (s *Session) fill(feeds []Feed, skip, n int, logits *[]float32) error {
 			p.Hidden = slices.Grow(p.Hidden, len(part)*dim)[:at+len(part)*dim]
 			if err := e.embed(p.Ctx, p.Hidden[at:], part, s.row); err != nil {
 				if e.group.Context().Err() != nil { // Close has closed the files
-					return e.stream.failure()
+					return e.named(e.stream.failure())
 				}
 				return err
 			}
@@ -225,18 +225,24 @@ func (e *Engine) run(p *compute.Pass) error {
 	case <-p.Ctx.Done():
 		return context.Cause(p.Ctx)
 	case <-e.group.Context().Done():
-		return e.stream.failure()
+		return e.named(e.stream.failure())
 	}
 	err := <-p.Done // the actor answers every pass that it has taken
 	if errors.Is(err, stage.ErrStopped) {
 		err = e.stream.failure()
 	}
-	if errors.Is(err, ring.ErrFault) || errors.Is(err, compute.ErrNumeric) {
-		err = fmt.Errorf("%s: %w", strings.Join(e.model.File.Paths, ", "), err)
-	}
 	e.traced.readMemory()
 	if err == nil {
 		e.passCount.Add(1)
+	}
+	return e.named(err)
+}
+
+// named names the model's files in an error that comes from where only memory is
+// known.
+func (e *Engine) named(err error) error {
+	if errors.Is(err, ring.ErrFault) || errors.Is(err, compute.ErrNumeric) {
+		return fmt.Errorf("%s: %w", strings.Join(e.model.File.Paths, ", "), err)
 	}
 	return err
 }
