@@ -29,17 +29,13 @@ type Actor struct {
 }
 
 // Run prepares blocks until In is closed, ctx ends, or a block cannot be
-// prepared. Before it returns, every slot that still comes has been sent home.
+// prepared. Then slots may still be on In: it does not wait for the reader, which
+// goes on until it hears of the failure. Who started both drains In when they have
+// ended.
 func (a *Actor) Run(ctx context.Context) error {
 	a.Meter.Enter(stage.Working)
 	defer a.Meter.Stop()
 	defer a.Out.Close()
-	err := a.loop(ctx)
-	a.In.Drain() // not deferred: a panic must crash and not wait for the reader
-	return err
-}
-
-func (a *Actor) loop(ctx context.Context) error {
 	for {
 		s, err := a.In.Receive(ctx, a.Meter)
 		if s == nil {

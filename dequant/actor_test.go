@@ -84,6 +84,7 @@ func run(t *testing.T, ctx context.Context, plan *dequant.Plan, pins [][]byte, o
 		s.Free()
 	}
 	err = g.Wait()
+	a.In.Drain()
 	require.True(t, r.Idle(), "a slot is not home")
 	r.Close()
 	return err
@@ -154,6 +155,7 @@ func TestActorStopped(t *testing.T) {
 		}()
 		a.Out.Drain()
 		require.ErrorIs(t, <-done, stop, "row %d", n)
+		a.In.Drain()
 		require.True(t, r.Idle())
 		r.Close()
 	}

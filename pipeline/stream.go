@@ -47,6 +47,7 @@ type Stream struct {
 	group    *stage.Group
 	ring     *ring.Ring
 	backends []ioactor.Backend
+	loaded   *ring.Link // from the reader; ready itself if nobody is in between
 	ready    *ring.Link
 	demands  chan ioactor.Demand
 	reader   *stage.Meter
@@ -121,18 +122,18 @@ func newStream(group *stage.Group, slots *ring.Ring, backends []ioactor.Backend,
 		demands: make(chan ioactor.Demand, 1), reader: read, consumer: consumer,
 		pinned: pinned, resident: make([]bool, len(blocks)), missing: len(blocks),
 	}
-	loaded := s.ready
+	s.loaded = s.ready
 	if middle != nil {
-		loaded = slots.NewLink()
+		s.loaded = slots.NewLink()
 	}
 	reader := &ioactor.Reader{
 		Blocks:   blocks,
 		Schedule: ioactor.NewSchedule(len(blocks), slots.Depth(), func(b int) bool { return pinned[b] }),
-		Backends: backends, Ring: slots, Out: loaded, Demands: s.demands, Meter: s.reader,
+		Backends: backends, Ring: slots, Out: s.loaded, Demands: s.demands, Meter: s.reader,
 	}
 	group.Go("reader", reader.Run)
 	if middle != nil {
-		group.Go("dequantizer", middle(loaded, s.ready))
+		group.Go("dequantizer", middle(s.loaded, s.ready))
 	}
 	return s
 }
@@ -226,10 +227,17 @@ func (s *Stream) take(ctx context.Context, b int) (*ring.Slot, error) {
 // ended, or is about to.
 func (s *Stream) retire() {
 	if s.missing == 0 {
-		s.ready.Drain()
+		s.drain()
 		s.ring.Close()
 		s.ring = nil
 	}
+}
+
+// drain waits until nothing comes any more from the actors, which have ended or
+// are about to, and sends home what is under way.
+func (s *Stream) drain() {
+	s.loaded.Drain() // first: whoever is in between may end before the reader
+	s.ready.Drain()
 }
 
 // failure says why the actors have ended. The link closes a moment before the
@@ -282,7 +290,7 @@ func (s *Stream) Close() error {
 // have ended.
 func (s *Stream) free() error {
 	s.Release()
-	s.ready.Drain()
+	s.drain()
 	if s.ring != nil {
 		s.ring.Close()
 	}

@@ -62,8 +62,9 @@ func (l *Link) Len() int { return len(l.ch) }
 // Close says that no more slots will come. Only the sender may call it, once.
 func (l *Link) Close() { close(l.ch) }
 
-// Drain sends home what still comes, until the sender closes the link. A
-// receiver that gives up calls it, so that no slot is left behind.
+// Drain sends home what still comes, until the sender closes the link, so that no
+// slot is left behind by a receiver that has given up. That receiver itself must
+// not wait for it if the sender ends only when it hears of a failure.
 func (l *Link) Drain() {
 	for s := range l.ch {
 		take(s).Free()
