@@ -195,6 +195,7 @@ func TestPlanMeasures(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, backend.String() == "direct", plan.Rates.Storage == slow, "%v", backend)
 		require.Equal(t, backend.String() == "direct", plan.InFlight == 2, "%v", backend)
+		require.Equal(t, backend.String() == "direct", plan.Probe != nil, "%v", backend)
 	}
 	plan, err := pipeline.PlanFor(t.Context(), demo, pipeline.WithMemory(pipeline.MemoryBytes(1<<30)))
 	require.NoError(t, err)

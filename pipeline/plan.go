@@ -42,7 +42,8 @@ type Plan struct {
 	Floor         int64  `json:"floor_bytes"`    // the least memory that works
 	Warning       string `json:"warning,omitempty"`
 
-	// Probe is what has been measured on the model's file, nil for nothing.
+	// Probe is what direct reads were measured to do on the model's file, nil if
+	// blocks are not read so or nothing was measured.
 	Probe *ioactor.ProbeResult `json:"probe,omitempty"`
 	// SecondsPerToken is what decoding should take, from the rates that the
 	// plan was made with; 0 without.
@@ -366,10 +367,19 @@ func (p *planner) busy(k *cut, plan *Plan) float64 {
 // is compute's. Without it two reads that began together end together, and
 // until compute is done with the first there is nowhere to read to.
 func (p *planner) inFlight(buffers int) int {
-	if p.config.probe == nil || !p.config.backend.device {
+	probe := p.probe()
+	if probe == nil {
 		return 1
 	}
-	return max(1, min(p.config.probe.InFlight, buffers-1))
+	return max(1, min(probe.InFlight, buffers-1))
+}
+
+// probe is what is known of direct reads, if blocks are read so.
+func (p *planner) probe() *ioactor.ProbeResult {
+	if p.config.backend.device {
+		return p.config.probe
+	}
+	return nil
 }
 
 // depths are the numbers of slots to try, the preferred first.
@@ -413,7 +423,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	plan := &Plan{
 		Ceiling: p.ceiling, Source: p.source, Buffers: buffers, Unit: k.unit, KV: c.kv,
 		Context: s.context, Sessions: s.sessions, Chunk: s.chunk, Logits: p.logits(s.chunk),
-		available: p.available, Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, Probe: c.probe, pinned: pinned,
+		available: p.available, Blocks: len(k.blocks), Floor: p.floor(), Rates: p.rates, Probe: p.probe(), pinned: pinned,
 	}
 	for b, size := range k.sizes {
 		plan.ModelBytes += size.file
