@@ -74,7 +74,7 @@ type MemoryError struct {
 
 // Error implements error.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%v: the model needs at least %s as it is to run, and %s are there (%s)", ErrMemory, mib(e.Floor), mib(e.Ceiling), e.Source)
+	return fmt.Sprintf("%v: with these settings the model needs at least %s, and there are %s (%s)", ErrMemory, mib(e.Floor), mib(e.Ceiling), e.Source)
 }
 
 // Unwrap returns [ErrMemory].

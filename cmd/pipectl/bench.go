@@ -83,9 +83,9 @@ least and the most.
 
 The logits of all runs must be the same bits: if not, bench fails. A way that
 fails has the reason in its row, the others go on, and bench fails at the end.
-Ctrl-C shows what has been measured so far. With --trace
-each way leaves the trace of its last round, with its name and the state of the
-cache before the extension: out.ring-2.cold.json.`,
+Ctrl-C shows what has been measured so far. With --trace each way leaves the trace
+of its last round, with its name and the state of the cache before the extension:
+out.ring-2.cold.json.`,
 		Example: `  pipectl bench
   pipectl bench -m model.gguf -n 8 --rounds 5 --plot bench.svg
   pipectl bench -m model.gguf --only ring-2,direct --csv > runs.csv`,

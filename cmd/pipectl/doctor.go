@@ -64,8 +64,8 @@ func newDoctor() *cobra.Command {
 		Long: `Doctor looks for what could go wrong, or be slower than need be, before a long
 run: a file that is not complete, an architecture or tokenizer that is not known,
 storage, memory and its limits, the processor. Each line is ok, warn or fail, and
-says what to do. With --full it reads all of the file, and checks that no weight
-is damaged so that it is no number.
+says what to do. With --full it reads the whole file and checks that every weight
+is a finite number.
 
 It fails if any line does. Flags of run that change what is needed can be given.`,
 		Example: `  pipectl doctor -m model.gguf
@@ -77,7 +77,7 @@ It fails if any line does. Flags of run that change what is needed can be given.
 			return d.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&d.full, "full", false, "read all of the file and check every weight")
+	cmd.Flags().BoolVar(&d.full, "full", false, "read the whole file and check every weight")
 	cmd.Flags().BoolVar(&d.json, "json", false, "write the checks as a JSON object")
 	d.progress.add(cmd)
 	d.engine.add(cmd)

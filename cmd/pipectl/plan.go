@@ -34,9 +34,8 @@ func newPlan() *cobra.Command {
 which blocks stay, what is streamed for each token and how long that takes, what
 everything needs, the least memory that works, and what 1 GiB more would buy. If
 blocks are streamed, it reads a little of the file and multiplies a little, to
-measure the storage and the arithmetic.
-A run knows how much context it needs and may plan for less: give --ctx to
-compare.`,
+measure the storage and the arithmetic. A run knows how much context it needs and
+may plan for less: give --ctx to compare.`,
 		Example: `  pipectl plan -m model.gguf
   pipectl plan -m model.gguf --memory 6GiB --ctx 2048
   pipectl plan -m model.gguf --memory floor --json`,

@@ -37,10 +37,10 @@ func newRun() *cobra.Command {
 statistics to standard error at the end. They say what kept the run from being
 faster: storage, dequantizing or arithmetic.
 
-The prompt comes from -p, or from standard input, at most 16 MiB, of which a
-newline at the end is left out. With --chat it is a message, and the model answers it: the prompt is
-what the model's chat template makes of it. Nothing in a message is taken for a
-control token.
+The prompt comes from -p, or from standard input: at most 16 MiB, without the
+newline at the end. With --chat it is a message, and the model answers it: the
+prompt is what the model's chat template makes of it. Nothing in a message is
+taken for a control token.
 
 Ctrl-C ends the run within one read and shows the statistics so far; a second
 one kills.`,
