@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -119,11 +120,16 @@ const (
 // readAll reads r, which is called name, to its end, which must come within most
 // bytes.
 func readAll(ctx context.Context, name string, r io.Reader, most int64) (string, error) {
-	var text []byte
+	var text strings.Builder
 	var err error
+	if f, ok := r.(*os.File); ok { // room at once, and no garbage
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			text.Grow(int(min(info.Size(), most)))
+		}
+	}
 	if left := unlessEnded(ctx, func() {
-		text, err = io.ReadAll(io.LimitReader(r, most+1))
-		if int64(len(text)) > most {
+		var n int64
+		if n, err = io.Copy(&text, io.LimitReader(r, most+1)); n > most {
 			err = errTooLong(most)
 		}
 	}); left != nil {
@@ -132,7 +138,7 @@ func readAll(ctx context.Context, name string, r io.Reader, most int64) (string,
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	return string(text), nil
+	return text.String(), nil
 }
 
 // encode returns the tokens of text, of which there may be tens of MiB.

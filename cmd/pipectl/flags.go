@@ -17,6 +17,8 @@ import (
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/demo"
+	"github.com/layerpipe/layerpipe/model/gguf"
+	"github.com/layerpipe/layerpipe/model/tokenizer"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -57,6 +59,24 @@ func (m modelFlag) file() (path string, release func() error, err error) {
 		}
 	}
 	return string(m), func() error { return nil }, nil
+}
+
+// tokenizer reads the model's vocabulary.
+func (m modelFlag) tokenizer() (tok *tokenizer.Tokenizer, err error) {
+	path, release, err := m.file()
+	if err != nil {
+		return nil, err
+	}
+	f, err := gguf.Open(path)
+	if err == nil {
+		if tok, err = tokenizer.New(f.Metadata); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if released := release(); err == nil {
+		err = released
+	}
+	return tok, err
 }
 
 // engineFlags are what can be set about an engine.

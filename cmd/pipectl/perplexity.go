@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -96,26 +97,24 @@ func (p *perplexityCommand) run(cmd *cobra.Command) error {
 	case p.stride >= chunk:
 		return usagef("--stride %d: must be less than a chunk of %d", p.stride, chunk)
 	}
-	text, err := p.read(cmd)
-	if err != nil {
+	m := &measurement{perplexityCommand: p, chunk: chunk, first: chunk / 2}
+	if p.stride > 0 {
+		m.first = chunk - p.stride - 1
+	}
+	if err := m.cut(cmd); err != nil {
 		return err
 	}
 	batch := p.batch
 	if batch == 0 {
 		batch = max(1, batchTokens/chunk)
 	}
-	if p.chunks > 0 {
-		batch = min(batch, p.chunks)
-	}
-	m := &measurement{perplexityCommand: p, chunk: chunk, first: chunk / 2}
-	if p.stride > 0 {
-		m.first = chunk - p.stride - 1
-	}
-	batch = min(batch, 1+len(text)/m.step()) // a token is a byte at least
+	batch = min(batch, len(m.starts))
+	// The plan is made with what the process takes now: not with garbage.
+	debug.FreeOSMemory()
 	return p.engine.use(func(e *pipeline.Engine) error {
 		m.engine = e
-		return m.run(cmd.Context(), text)
-	}, pipeline.WithSessions(batch), pipeline.WithLogits(batch*m.rows()))
+		return m.run(cmd.Context())
+	}, pipeline.WithoutTokenizer(), pipeline.WithSessions(batch), pipeline.WithLogits(batch*m.rows()))
 }
 
 func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
@@ -147,11 +146,8 @@ type measurement struct {
 	sum, squares float64 // of the surprises
 }
 
-func (m *measurement) run(ctx context.Context, text string) error {
+func (m *measurement) run(ctx context.Context) error {
 	start := time.Now()
-	if err := m.cut(ctx, text); err != nil {
-		return err
-	}
 	done, err := m.measure(ctx)
 	if err != nil {
 		if done > 0 {
@@ -180,10 +176,18 @@ func (m *measurement) step() int {
 	return m.chunk
 }
 
-// cut makes chunks of the text.
-func (m *measurement) cut(ctx context.Context, text string) (err error) {
-	tok := m.engine.Tokenizer()
-	if m.tokens, err = encode(ctx, tok, text, tokenizer.Options{AddSpecial: true}); err != nil {
+// cut makes chunks of the text, before there is an engine: its plan must know
+// what they take.
+func (m *measurement) cut(cmd *cobra.Command) error {
+	text, err := m.read(cmd)
+	if err != nil {
+		return err
+	}
+	tok, err := m.perplexityCommand.engine.model.tokenizer()
+	if err != nil {
+		return withHint(err, openHints)
+	}
+	if m.tokens, err = encode(cmd.Context(), tok, text, tokenizer.Options{AddSpecial: true}); err != nil {
 		return err
 	}
 	m.bos = -1

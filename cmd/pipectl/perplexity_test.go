@@ -6,6 +6,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,6 +96,25 @@ func TestPerplexity(t *testing.T) {
 	require.Equal(t, exitOK, o.code)
 	require.Regexp(t, `^perplexity \d+\.\d{4} \+/- \d+\.\d{4}, over \d+ tokens in \d+ chunks of 32\n$`, o.stdout)
 	require.NotContains(t, o.stderr, "chunk", "no progress but on a terminal")
+}
+
+// The tokens of a long text are there before the plan, which leaves room for them.
+func TestPerplexityPlansForItsText(t *testing.T) {
+	floor := func(text string) float64 {
+		path := filepath.Join(t.TempDir(), "text")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		cmd := program(t, "perplexity", "--ctx", "32", "--chunks", "1", "--memory", "1MiB", "-f", path)
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		found := regexp.MustCompile(`needs at least (\d+) MiB`).FindSubmatch(out)
+		require.NotNil(t, found, "%s", out)
+		n, err := strconv.ParseFloat(string(found[1]), 64)
+		require.NoError(t, err)
+		return n
+	}
+	const tokens = 6 << 20 // of 4 bytes
+	short, long := floor(strings.Repeat("\n", 100)), floor(strings.Repeat("\n", tokens))
+	require.Greater(t, long-short, 16.0)
 }
 
 func TestPerplexityFails(t *testing.T) {

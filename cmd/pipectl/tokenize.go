@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/layerpipe/layerpipe/model/gguf"
 	"github.com/layerpipe/layerpipe/model/tokenizer"
 )
 
@@ -50,7 +49,7 @@ func (t *tokenizeCommand) run(cmd *cobra.Command, args []string) error {
 	case !t.decode && len(args) > 1:
 		return usageError{hintedError{fmt.Errorf("unexpected argument %q", args[1]), "put the text in quotes"}}
 	}
-	tok, err := t.open()
+	tok, err := t.model.tokenizer()
 	if err != nil {
 		return withHint(err, openHints)
 	}
@@ -68,24 +67,6 @@ func (t *tokenizeCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return t.write(cmd.OutOrStdout(), ids)
-}
-
-// open reads the model's vocabulary.
-func (t *tokenizeCommand) open() (tok *tokenizer.Tokenizer, err error) {
-	path, release, err := t.model.file()
-	if err != nil {
-		return nil, err
-	}
-	f, err := gguf.Open(path)
-	if err == nil {
-		if tok, err = tokenizer.New(f.Metadata); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if released := release(); err == nil {
-		err = released
-	}
-	return tok, err
 }
 
 func (t *tokenizeCommand) write(w io.Writer, ids []int32) error {
