@@ -7,6 +7,7 @@ import (
 
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/compute/kernel"
+	"github.com/layerpipe/layerpipe/dequant"
 	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/model/gguf"
 )
@@ -20,12 +21,15 @@ type Rates struct {
 	Cached          bool    `json:"storage_is_page_cache,omitempty"`
 	Compute         float64 `json:"compute_bytes_per_second"`
 	ComputeMeasured bool    `json:"compute_measured"` // with the model's types and threads, and not assumed
+	// Expand is how fast weights become floats for which there is no kernel, or none
+	// is wanted. It is measured with Compute.
+	Expand float64 `json:"expand_bytes_per_second"`
 }
 
 // defaultRates are used where nothing has been measured: an ordinary solid
-// state disk, and some 6 GB/s for each thread.
+// state disk, some 6 GB/s for each thread, and 0.3 GB/s for the dequantizer.
 func defaultRates(threads int) Rates {
-	return Rates{Storage: 1.5e9, Compute: 6e9 * float64(threads)}
+	return Rates{Storage: 1.5e9, Compute: 6e9 * float64(threads), Expand: 0.3e9}
 }
 
 // measure replaces what p assumes of the machine by what it measures, for a plan
@@ -77,7 +81,7 @@ func (p *planner) measureStorage(ctx context.Context, plan *Plan) error {
 }
 
 // measureCompute measures products with the types of weights that the model
-// mostly has. Nothing else of the plan has been taken yet, so half of what it may
+// mostly has, and making floats of those that need it. Nothing else of the plan has been taken yet, so half of what it may
 // take can be used for it.
 func (p *planner) measureCompute() {
 	room := int64(1) << 62
@@ -85,29 +89,35 @@ func (p *planner) measureCompute() {
 		room = (p.ceiling - p.base) / 2
 	}
 	sizes := map[gguf.Type]int64{}
-	var all int64
+	var total int64
 	for i := range p.model.Blocks {
 		for _, t := range p.model.Blocks[i].Tensors {
 			sizes[t.Type] += t.Size
-			all += t.Size
+			total += t.Size
 		}
 	}
-	var seconds, bytes float64 // of the types that are measured
+	var all, products, expanded, expanding float64 // bytes and seconds of the types that are measured
 	for t, n := range sizes {
-		if n < all/20 {
+		if n < total/20 {
 			continue
 		}
+		kept := kernel.Supported(t) && !p.config.expand
 		rate := compute.Rate(t, p.config.threads, room)
-		if p.config.expand || !kernel.Supported(t) { // it is multiplied as float
+		if !kept { // it is multiplied as float
 			const columns = 1 << 10 // a multiple of every block
 			rate = compute.Rate(gguf.F32, p.config.threads, room) * float64(t.RowBytes(columns)) / (4 * columns)
+			expanded += float64(n)
+			expanding += float64(n) / dequant.Rate(t)
 		}
 		if rate <= 0 {
 			return
 		}
-		seconds, bytes = seconds+float64(n)/rate, bytes+float64(n)
+		all, products = all+float64(n), products+float64(n)/rate
 	}
-	if seconds > 0 {
-		p.rates.Compute, p.rates.ComputeMeasured = bytes/seconds, true
+	if products > 0 {
+		p.rates.Compute, p.rates.ComputeMeasured = all/products, true
+	}
+	if expanding > 0 {
+		p.rates.Expand = expanded / expanding
 	}
 }

@@ -38,6 +38,7 @@ type Plan struct {
 	PinnedBlocks  int    `json:"pinned_blocks"`
 	PinnedBytes   int64  `json:"pinned_bytes"`
 	StreamedBytes int64  `json:"streamed_bytes"` // read for each pass
+	ExpandedBytes int64  `json:"expanded_bytes"` // of those, what becomes floats for each pass
 	ModelBytes    int64  `json:"model_bytes"`    // all blocks
 	Floor         int64  `json:"floor_bytes"`    // the least memory that works
 	Warning       string `json:"warning,omitempty"`
@@ -138,6 +139,9 @@ type blockSize struct {
 	file int64 // to be read
 	pin  int64 // to stay in memory
 	used int64 // of the file, that one token is multiplied with: of experts, those that are chosen
+	// expand is how much of the file becomes floats for each pass if the block is
+	// streamed.
+	expand int64
 }
 
 // newPlanner prepares the planning of m. It may leave m cut in any way.
@@ -155,14 +159,21 @@ func newPlanner(m *model.Model, c *config, base int64) (*planner, error) {
 	}
 	for _, unit := range units {
 		m.Cut(unit)
-		layout, err := dequant.NewPlan(tensors(m, c, nil))
+		forms := tensors(m, c, nil)
+		layout, err := dequant.NewPlan(forms)
 		if err != nil {
 			return nil, err
 		}
 		k := cut{unit: unit, blocks: streamBlocks(m)}
 		var work int64
 		for b := range k.blocks {
-			k.sizes = append(k.sizes, blockSize{k.blocks[b].Bytes(), layout.PinBytes(b), usedBytes(m, b)})
+			size := blockSize{file: k.blocks[b].Bytes(), pin: layout.PinBytes(b), used: usedBytes(m, b)}
+			for i := range forms[b] {
+				if forms[b][i].Form == dequant.Expand {
+					size.expand += forms[b][i].Bytes()
+				}
+			}
+			k.sizes = append(k.sizes, size)
 			work = max(work, layout.WorkBytes(b))
 		}
 		k.slot = slotLoad(k.blocks) + work
@@ -349,18 +360,18 @@ func (p *planner) decide() (*Plan, error) {
 	return best, nil
 }
 
-// busy is how long all cores are busy for a token at least, in seconds, where
-// reading is copying: they share that and the arithmetic.
+// busy is how long all cores are busy for a token at least, in seconds: they share
+// the arithmetic, making floats, and reading where that is copying.
 func (p *planner) busy(k *cut, plan *Plan) float64 {
-	if !p.rates.Cached {
-		return 0
-	}
 	var used int64
 	for _, s := range k.sizes {
 		used += s.used
 	}
-	arithmetic := float64(used) / p.rates.Compute * float64(p.config.threads)
-	return (float64(plan.StreamedBytes)/p.rates.Storage + arithmetic) / float64(max(runtime.NumCPU(), p.config.threads))
+	work := float64(used)/p.rates.Compute*float64(p.config.threads) + float64(plan.ExpandedBytes)/p.rates.Expand
+	if p.rates.Cached {
+		work += float64(plan.StreamedBytes) / p.rates.Storage
+	}
+	return work / float64(max(runtime.NumCPU(), p.config.threads))
 }
 
 // inFlight is how many blocks are read at once, with so many slots: one of them
@@ -432,6 +443,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 			plan.PinnedBytes += size.pin
 		} else {
 			plan.StreamedBytes += size.file
+			plan.ExpandedBytes += size.expand
 		}
 	}
 	if plan.PinnedBytes > room {
@@ -569,16 +581,17 @@ func choosePins(sizes []blockSize, room int64) []bool {
 }
 
 // simulate runs passes of one token through the ring: a block is read when a
-// slot is free and the block before has been read, and computed when it is
-// there and the block before has been computed. It returns the time of a pass in
+// slot is free and the block before has been read, made floats of, where it needs
+// that, when it is there and the block before has been, and computed when it is
+// ready and the block before has been computed. It returns the time of a pass in
 // the steady state. gap passes from the end of a read to the beginning of the
 // next.
 func simulate(sizes []blockSize, pinned []bool, buffers int, gap time.Duration, r Rates) time.Duration {
 	var (
-		read, computed float64                    // when the last of each ended
-		free           = make([]float64, buffers) // when each slot was freed, a ring
-		slot           int
-		start          float64
+		read, ready, computed float64                    // when the last of each ended
+		free                  = make([]float64, buffers) // when each slot was freed, a ring
+		slot                  int
+		start                 float64
 	)
 	const passes = 4
 	for pass := range passes {
@@ -592,7 +605,11 @@ func simulate(sizes []blockSize, pinned []bool, buffers int, gap time.Duration, 
 				continue
 			}
 			read = max(read, free[slot]) + float64(s.file)/r.Storage + gap.Seconds()
-			computed = max(computed, read) + need
+			ready = max(ready, read)
+			if s.expand > 0 {
+				ready += float64(s.expand) / r.Expand
+			}
+			computed = max(computed, ready) + need
 			free[slot] = computed
 			slot = (slot + 1) % buffers
 		}

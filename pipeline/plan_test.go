@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -230,17 +231,27 @@ func TestSimulate(t *testing.T) {
 		pinned  []bool
 		buffers int
 		gap     time.Duration
-		rates   Rates
+		rates   Rates // with Expand, blocks are made floats of
 		want    time.Duration
 	}{
 		{"one slot: in turns", none, 1, 0, Rates{Storage: 1e6, Compute: 2e6}, 15 * time.Millisecond},
 		{"two slots: storage is slower", none, 2, 0, Rates{Storage: 1e6, Compute: 2e6}, 10 * time.Millisecond},
 		{"two slots: compute is slower", none, 2, 0, Rates{Storage: 2e6, Compute: 1e6}, 10 * time.Millisecond},
 		{"between reads nothing is read", none, 2, time.Millisecond, Rates{Storage: 1e6, Compute: 2e6}, 20 * time.Millisecond},
+		{"one slot: floats in turn too", none, 1, 0, Rates{Storage: 1e6, Compute: 2e6, Expand: 2e6}, 20 * time.Millisecond},
+		{"two slots: one computes while the other is read and made floats of", none, 2, 0, Rates{Storage: 2e6, Compute: 1e6, Expand: 2e6}, 10 * time.Millisecond},
+		{"three slots: making floats is slowest", none, 3, 0, Rates{Storage: 2e6, Compute: 2e6, Expand: 1e6}, 10 * time.Millisecond},
+		{"pinned floats are not made again", half, 3, 0, Rates{Storage: 1e9, Compute: 1e9, Expand: 1e6}, 5 * time.Millisecond},
 		{"half pinned, two slots: reads hide behind pins", half, 2, 0, Rates{Storage: 1e6, Compute: 1e6}, 10 * time.Millisecond},
 		{"half pinned, one slot: a read hides behind the pin before it", half, 1, 0, Rates{Storage: 1e6, Compute: 1e6}, 10 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			sizes := slices.Clone(sizes)
+			for b := range sizes {
+				if tc.rates.Expand > 0 {
+					sizes[b].expand = 1000
+				}
+			}
 			require.InDelta(t, tc.want.Seconds(), simulate(sizes, tc.pinned, tc.buffers, tc.gap, tc.rates).Seconds(), 1e-6)
 		})
 	}

@@ -118,6 +118,9 @@ func (r *planReport) write(w io.Writer) {
 	}
 	line("a token", "%10s   with %s at %s (%s) and arithmetic at %s (%s)", duration(r.SecondsPerToken),
 		storage, bandwidth(r.Rates.Storage), measured(r.Rates.Measured), bandwidth(r.Rates.Compute), measured(r.Rates.ComputeMeasured))
+	if r.ExpandedBytes > 0 {
+		line("expanded", "%10s   to floats for each pass, at %s (%s)", size(r.ExpandedBytes), bandwidth(r.Rates.Expand), measured(r.Rates.ComputeMeasured))
+	}
 	if r.More != nil {
 		line("with 1 GiB more", "%10s   a token, %s for each pass", duration(r.More.SecondsPerToken), size(r.More.StreamedBytes))
 	}
