@@ -119,7 +119,7 @@ func TestLimiter(t *testing.T) {
 	})
 	// Expanding writes twelve times what was read, on one core.
 	expanding := filepath.Join(t.TempDir(), "q2.gguf")
-	shape, err := synth.ParseShape("2x1024x2048x8x8x512")
+	shape, err := synth.ParseShape("2x512x1024x8x8x512")
 	require.NoError(t, err)
 	kind, err := synth.ParseType("Q2_K")
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestLimiter(t *testing.T) {
 	}{
 		"slowed reader":         {demo, 1, 3, []pipeline.Option{pipeline.WithBackend(slow)}, pipeline.LimitStorage},
 		"slowed kernels":        {demo, 500, 1, []pipeline.Option{pipeline.WithThreads(1)}, pipeline.LimitArithmetic}, // 500 products for each weight
-		"expanding dequantizer": {expanding, 1, 3, []pipeline.Option{pipeline.WithFloat32()}, pipeline.LimitDequantize},
+		"expanding dequantizer": {expanding, 1, 20, []pipeline.Option{pipeline.WithFloat32()}, pipeline.LimitDequantize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := pipeline.Open(tc.path, append(tc.options, pipeline.WithPinned(0), pipeline.WithTrace())...)
@@ -148,7 +148,13 @@ func TestLimiter(t *testing.T) {
 			tr := e.Trace()
 			passes := tr.Passes()
 			require.Len(t, passes, tc.tokens)
-			require.Equal(t, string(tc.want), tr.Analyze(passes[len(passes)-1]).Limiter)
+			agree := 0 // most of them: who was without a core for a while may limit one
+			for _, p := range passes {
+				if tr.Analyze(p).Limiter == string(tc.want) {
+					agree++
+				}
+			}
+			require.Greater(t, 2*agree, len(passes))
 		})
 	}
 }
