@@ -197,7 +197,7 @@ func (b *benchCommand) run(ctx context.Context) (err error) {
 		if path == "" {
 			continue
 		}
-		if err := checkWritable(path); err != nil {
+		if err := checkWritable(path, b.model); err != nil {
 			return err
 		}
 	}
@@ -219,7 +219,7 @@ func (b *benchCommand) run(ctx context.Context) (err error) {
 		return err // there is nothing to tell
 	}
 	differ := r.compare()
-	return errors.Join(b.write(r), err, r.failures(), differ)
+	return errors.Join(b.write(ctx, r), err, r.failures(), differ)
 }
 
 // prepare measures the device and finds out what can be compared.
@@ -509,7 +509,7 @@ func readThrough(ctx context.Context, paths []string) error {
 }
 
 // write writes the report in the form that was asked for, and draws the plot.
-func (b *benchCommand) write(r *benchReport) error {
+func (b *benchCommand) write(ctx context.Context, r *benchReport) error {
 	var err error
 	switch {
 	case b.json:
@@ -520,7 +520,7 @@ func (b *benchCommand) write(r *benchReport) error {
 		err = r.writeTable(b.stdout)
 	}
 	if err == nil && b.plot != "" && len(r.measured()) > 0 {
-		err = writeFile(b.plot, r.plot)
+		err = writeFile(ctx, b.plot, r.plot)
 	}
 	return err
 }

@@ -80,7 +80,7 @@ func (c *chatCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	return c.engine.use(func(e *pipeline.Engine) error {
-		encoder, err := c.template.encoder(e)
+		encoder, err := c.template.encoder(cmd.Context(), e)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (t *talk) take(ctx context.Context, text string) (end bool, err error) {
 	case "/stats":
 		t.showStats()
 	case "/save":
-		err = t.save(rest)
+		err = t.save(ctx, rest)
 	default:
 		err = hintedError{fmt.Errorf("%s is no command", command), "/help lists them; a message that begins with a slash is written with two"}
 	}
@@ -203,11 +203,16 @@ func (t *talk) showStats() {
 	}
 }
 
-func (t *talk) save(path string) error {
+func (t *talk) save(ctx context.Context, path string) error {
 	if path == "" {
 		return hintedError{errors.New("no file"), "/save FILE"}
 	}
-	err := writeFile(path, func(w io.Writer) error {
+	if err := checkWritable(path, t.chatCommand.engine.model); err != nil {
+		return hintedError{err, "/save FILE"}
+	}
+	ctx, stop := t.stoppable(ctx) // a pipe may wait for its reader
+	defer stop()
+	err := writeFile(ctx, path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")

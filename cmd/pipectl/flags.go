@@ -209,7 +209,7 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 		return err
 	}
 	if f.trace != "" {
-		if err := checkWritable(string(f.trace)); err != nil {
+		if err := checkWritable(string(f.trace), f.model); err != nil {
 			return err
 		}
 		options = append(options, pipeline.WithTrace())
@@ -240,7 +240,7 @@ func (f *engineFlags) use(do func(*pipeline.Engine) error, more ...pipeline.Opti
 	if closed := engine.Close(); err == nil {
 		err = closed // an engine that failed has told do already
 	}
-	if written := f.trace.write(engine); err == nil {
+	if written := f.trace.write(f.cmd.Context(), engine); err == nil {
 		err = written
 	}
 	return err

@@ -10,8 +10,6 @@ import (
 	"hash"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +66,11 @@ func (l *logitsCommand) run(ctx context.Context, stdout, stderr io.Writer) error
 	case l.out == "" && isTerminal(stdout):
 		return usageError{hintedError{errors.New("logits are no text for a terminal"), "redirect standard output, or name a file with --out"}}
 	}
+	if l.out != "" {
+		if err := checkWritable(l.out, l.engine.model); err != nil {
+			return err
+		}
+	}
 	digest, vocab := sha256.New(), 0
 	err := l.engine.use(func(e *pipeline.Engine) error {
 		vocab = e.Model().Vocab
@@ -79,7 +82,7 @@ func (l *logitsCommand) run(ctx context.Context, stdout, stderr io.Writer) error
 		if l.out == "" {
 			return l.write(ctx, e, stdout, digest, progress)
 		}
-		return writeFile(l.out, func(w io.Writer) error { return l.write(ctx, e, w, digest, progress) })
+		return writeFile(ctx, l.out, func(w io.Writer) error { return l.write(ctx, e, w, digest, progress) })
 	}, pipeline.WithoutTokenizer(), pipeline.WithContextFor(len(l.tokens)), pipeline.WithLogits(len(l.tokens)))
 	if err != nil || !l.json {
 		return err
@@ -123,46 +126,6 @@ func (l *logitsCommand) write(ctx context.Context, e *pipeline.Engine, w io.Writ
 				return fmt.Errorf("write logits: %w", err)
 			}
 		}
-	}
-	return nil
-}
-
-// checkWritable finds out before hours of work what would keep [writeFile] from
-// path.
-func checkWritable(path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("write %s: a directory", path)
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-// writeFile gives path what fill writes, or leaves it as it was if fill fails.
-// A path that exists and is no regular file, such as a pipe, is written to
-// directly.
-func writeFile(path string, fill func(io.Writer) error) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // replace the file, not the link
-	}
-	temp, flag := fmt.Sprintf("%s.%d.tmp", path, os.Getpid()), os.O_CREATE|os.O_EXCL
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		temp, flag = path, 0
-	}
-	f, err := os.OpenFile(temp, os.O_WRONLY|flag, 0o666)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = errors.Join(fill(f), f.Close())
-	if temp == path {
-		return err
-	}
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp))
 	}
 	return nil
 }

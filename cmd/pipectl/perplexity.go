@@ -119,7 +119,7 @@ func (p *perplexityCommand) run(cmd *cobra.Command) error {
 
 func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
 	if p.file != "" {
-		f, err := os.Open(p.file)
+		f, err := open(cmd.Context(), p.file, os.O_RDONLY)
 		if err != nil {
 			return "", err
 		}

@@ -123,7 +123,7 @@ func (r *runCommand) write(ctx context.Context, e *pipeline.Engine, report *runR
 	c := r.generate.config()
 	c.Prompt, c.Stats = r.prompt, &report.GenStats
 	if r.chat {
-		encoder, err := r.template.encoder(e)
+		encoder, err := r.template.encoder(ctx, e)
 		if err != nil {
 			return err
 		}

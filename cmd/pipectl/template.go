@@ -1,9 +1,8 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -41,8 +40,8 @@ func (t *templateFlags) messages() []chat.Message {
 }
 
 // encoder compiles the template for the model of e.
-func (t *templateFlags) encoder(e *pipeline.Engine) (*chat.Encoder, error) {
-	source, err := t.source(e.Model().File.Metadata)
+func (t *templateFlags) encoder(ctx context.Context, e *pipeline.Engine) (*chat.Encoder, error) {
+	source, err := t.source(ctx, e.Model().File.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func (t *templateFlags) encoder(e *pipeline.Engine) (*chat.Encoder, error) {
 	return encoder, withTemplateHint(err)
 }
 
-func (t *templateFlags) source(m *gguf.Metadata) (string, error) {
+func (t *templateFlags) source(ctx context.Context, m *gguf.Metadata) (string, error) {
 	if t.template == "" {
 		source, ok, err := gguf.Get[string](m, templateKey)
 		if err == nil && !ok {
@@ -61,16 +60,12 @@ func (t *templateFlags) source(m *gguf.Metadata) (string, error) {
 	if source, ok := chat.Source(t.template); ok {
 		return source, nil
 	}
-	f, err := os.Open(t.template)
+	f, err := open(ctx, t.template, os.O_RDONLY)
 	if err != nil {
 		return "", hintedError{err, templateHint}
 	}
 	defer f.Close()
-	source, err := io.ReadAll(io.LimitReader(f, 1<<20)) // chat takes less
-	if err != nil {
-		return "", fmt.Errorf("chat template: %w", err)
-	}
-	return string(source), nil
+	return readAll(ctx, "chat template", f, 1<<20) // chat takes less
 }
 
 // withTemplateHint says what to do about a template that does not work.

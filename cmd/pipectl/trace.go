@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +59,7 @@ ui.perfetto.dev.`,
 			}
 			return hintedError{fmt.Errorf("unexpected argument %q", args[1]), "one file at a time"}
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(args[0], cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
 	addParsed(flags, &c.pass, "pass", "", "show pass `N`, from 0 (default the last one of a single token)", atLeast(0))
@@ -67,13 +68,16 @@ ui.perfetto.dev.`,
 	return cmd
 }
 
-func (c *traceCommand) run(path string, stdout io.Writer) error {
-	f, err := os.Open(path)
+func (c *traceCommand) run(ctx context.Context, path string, stdout io.Writer) error {
+	f, err := open(ctx, path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	t, err := trace.Read(bufio.NewReaderSize(f, 1<<16))
+	var t *trace.Trace
+	if left := unlessEnded(ctx, func() { t, err = trace.Read(bufio.NewReaderSize(f, 1<<16)) }); left != nil {
+		return left
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -287,9 +291,9 @@ func (f *traceFlag) add(cmd *cobra.Command) {
 }
 
 // write writes the trace of e, if one was asked for.
-func (f traceFlag) write(e *pipeline.Engine) error {
+func (f traceFlag) write(ctx context.Context, e *pipeline.Engine) error {
 	if f == "" {
 		return nil
 	}
-	return writeFile(string(f), e.Trace().Write)
+	return writeFile(ctx, string(f), e.Trace().Write)
 }
