@@ -30,6 +30,7 @@ type Engine struct {
 	group     *stage.Group
 	plan      *Plan
 	stream    *Stream
+	expands   bool // the dequantizer makes floats
 	pins      []*ring.Memory
 	rows      []ioactor.File // for rows of the embedding
 	passes    chan *compute.Pass
@@ -138,7 +139,11 @@ func (e *Engine) start(ctx context.Context) (err error) {
 	}
 	plan := e.plan
 	blocks := streamBlocks(e.model)
-	layout, err := dequant.NewPlan(tensors(e.model, c, plan.pinned))
+	forms := tensors(e.model, c, plan.pinned)
+	for _, t := range slices.Concat(forms...) {
+		e.expands = e.expands || t.Form == dequant.Expand
+	}
+	layout, err := dequant.NewPlan(forms)
 	if err != nil {
 		return err
 	}
@@ -176,6 +181,19 @@ func (e *Engine) start(ctx context.Context) (err error) {
 		Weights: &weights{stream: e.stream, plan: layout, pins: pinBytes(e.pins)},
 	})
 	e.group.Go("compute", actor.Run)
+	if plan.PinnedBlocks > 0 {
+		e.group.Go("pins", e.populate)
+	}
+	return nil
+}
+
+// populate makes the pages of the pins present, the last first, while the
+// dequantizer fills the first: in a virtual machine new pages come at a fraction
+// of the speed of storage, and two threads get nearly twice as many.
+func (e *Engine) populate(ctx context.Context) error {
+	for _, pin := range slices.Backward(e.pins) {
+		pin.Populate(ctx)
+	}
 	return nil
 }
 
