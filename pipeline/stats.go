@@ -39,7 +39,7 @@ func (s Stats) sub(o Stats) Stats {
 	}
 }
 
-// A Limiter is the actor that kept a run from being faster.
+// A Limiter is what kept a run from being faster: the work of an actor.
 type Limiter string
 
 // The limiters.
@@ -47,11 +47,15 @@ const (
 	LimitStorage    Limiter = "storage"
 	LimitDequantize Limiter = "dequantizing"
 	LimitArithmetic Limiter = "arithmetic"
+	// LimitPinning is the dequantizer of a model that needs no floats: it fills the
+	// pinned blocks in the first pass, and does nothing later.
+	LimitPinning Limiter = "pinning"
 )
 
 // limiter names the actor that worked longest: in a pipeline it is the one
-// that the others wait for. Without a whole pass there is nothing to judge by.
-func (s Stats) limiter() Limiter {
+// that the others wait for. expands says that the dequantizer makes floats.
+// Without a whole pass there is nothing to judge by.
+func (s Stats) limiter(expands bool) Limiter {
 	if s.Passes == 0 {
 		return ""
 	}
@@ -62,9 +66,11 @@ func (s Stats) limiter() Limiter {
 		return LimitArithmetic
 	case read:
 		return LimitStorage
-	default:
-		return LimitDequantize
 	}
+	if !expands {
+		return LimitPinning
+	}
+	return LimitDequantize
 }
 
 // overlapEfficiency is [GenStats].OverlapEfficiency.
@@ -116,13 +122,14 @@ type GenStats struct {
 	Actors               Stats    `json:"actors"`
 }
 
-// fill computes g from what the engine counted during the generation.
-func (g *GenStats) fill(s Stats, total, first, decode time.Duration) {
+// fill computes g from what the engine counted during the generation. expands is
+// as limiter has it.
+func (g *GenStats) fill(s Stats, expands bool, total, first, decode time.Duration) {
 	g.TotalSeconds, g.FirstTokenSeconds = total.Seconds(), first.Seconds()
 	if n := g.GeneratedTokens - 1; n > 0 && decode > 0 {
 		g.TokensPerSecond = float64(n) / decode.Seconds()
 	}
-	g.Passes, g.Actors, g.Limiter = s.Passes, s, s.limiter()
+	g.Passes, g.Actors, g.Limiter = s.Passes, s, s.limiter(expands)
 	g.OverlapEfficiency = s.overlapEfficiency()
 	g.PrefetchHits, g.PrefetchMisses, g.ResidentHits = s.Stream.Hits, s.Stream.Misses, s.Stream.Resident
 	g.StallSeconds = s.Stream.Stall.Seconds()

@@ -43,7 +43,7 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 		ceiling = " of " + size(r.CeilingBytes)
 	}
 	line("memory", "%s at the peak%s", known(float64(r.PeakRSSBytes), size(r.PeakRSSBytes)), ceiling)
-	line("limited by", "%s", known(r.OverlapEfficiency, fmt.Sprintf("%s; overlap efficiency %.3f", r.Limiter, r.OverlapEfficiency)))
+	line("limited by", "%s", known(r.OverlapEfficiency, fmt.Sprintf("%s; overlap efficiency %.3f", cmp.Or(limiters[r.Limiter], string(r.Limiter)), r.OverlapEfficiency)))
 	for _, note := range r.Notes {
 		line("note", "%s", note)
 	}
@@ -52,6 +52,11 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 	} else {
 		line("seed", "%d", r.Seed)
 	}
+}
+
+// limiters says in words what a name does not.
+var limiters = map[pipeline.Limiter]string{
+	pipeline.LimitPinning: "pinning, the work of the first pass alone: filling the blocks that stay",
 }
 
 // stopReasons says in words why a generation ended.
