@@ -12,8 +12,9 @@ import (
 // availableMemory returns how large this process may become, and what sets the
 // limit: the free memory of the machine or the limit of a control group above
 // the process, whichever is less. Page cache does not count as used: the kernel
-// gives it up. root is "/" but in tests. ok is false if nothing is known.
-func availableMemory(root string) (n int64, source string, ok bool) {
+// gives it up. root is "/" but in tests. hard says that it is a group's: the kernel
+// ends a process that wants more. ok is false if nothing is known.
+func availableMemory(root string) (n int64, source string, hard, ok bool) {
 	own := ownMemory(root)
 	if free, found := field(filepath.Join(root, "proc/meminfo"), "MemAvailable:"); found {
 		n, source, ok = free<<10+own, "free memory of the machine", true
@@ -24,10 +25,10 @@ func availableMemory(root string) (n int64, source string, ok bool) {
 			continue
 		}
 		if room := max(limit-used, 0) + own; !ok || room < n {
-			n, source, ok = min(room, limit), "limit of control group "+g.name, true
+			n, source, hard, ok = min(room, limit), "limit of control group "+g.name, true, true
 		}
 	}
-	return n, source, ok
+	return n, source, hard, ok
 }
 
 // ownMemory is what the process has taken that is not the page cache's.

@@ -74,15 +74,58 @@ func TestAvailableMemory(t *testing.T) {
 		}), 1000000*kib + 40*kib, "machine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			n, source, ok := availableMemory(machine(t, tc.files))
+			n, source, hard, ok := availableMemory(machine(t, tc.files))
 			require.True(t, ok)
 			require.Equal(t, tc.want, n)
 			require.Contains(t, source, tc.source)
+			require.Equal(t, tc.source != "machine", hard)
 		})
 	}
-	_, _, ok := availableMemory(t.TempDir())
+	_, _, _, ok := availableMemory(t.TempDir())
 	require.False(t, ok)
-	n, _, ok := availableMemory("/")
+	n, _, _, ok := availableMemory("/")
 	require.True(t, ok)
 	require.Positive(t, n)
+}
+
+// A control group's limit holds, whatever was asked for: the kernel would end the
+// process.
+func TestPlanWithinControlGroup(t *testing.T) {
+	root := machine(t, map[string]string{
+		"proc/meminfo":               "MemAvailable: 8000000 kB\n",
+		"proc/self/status":           "RssAnon: 0 kB\n",
+		"proc/self/cgroup":           "0::/a\n",
+		"sys/fs/cgroup/a/memory.max": strconv.Itoa(1 << 30),
+	})
+	plan := func(m Memory) (*Plan, error) {
+		c, err := newConfig([]Option{WithThreads(2), WithContext(512), WithMemory(m)})
+		require.NoError(t, err)
+		md := largeModel(t)
+		c.setContext(md)
+		p, err := newPlanner(md, c, processBytes)
+		require.NoError(t, err)
+		if err := p.limits(root); err != nil {
+			return nil, err
+		}
+		return p.decide()
+	}
+	for _, asked := range []Memory{MemoryBytes(2 << 30), {share: 0.9}} {
+		p, err := plan(asked)
+		require.NoError(t, err)
+		require.EqualValues(t, 1<<30, p.Ceiling)
+		require.LessOrEqual(t, p.Total, p.Ceiling)
+		require.Contains(t, p.Source, "control group /a")
+		require.Contains(t, p.Warning, "are more than the limit of control group /a leaves")
+	}
+	p, err := plan(MemoryBytes(1<<30 + 1<<20)) // which the reserve keeps
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<30+1<<20, p.Ceiling)
+	require.Empty(t, p.Warning)
+	_, err = plan(MemoryBytes(100 << 20))
+	require.ErrorContains(t, err, "as asked for")
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, "sys/fs/cgroup/a/memory.max"), []byte("100000000"), 0o666))
+	_, err = plan(MemoryBytes(2 << 30))
+	require.ErrorIs(t, err, ErrMemory)
+	require.ErrorContains(t, err, "control group /a")
 }

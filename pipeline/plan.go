@@ -3,7 +3,9 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -69,11 +71,13 @@ func (p *Plan) GoBytes() int64 {
 }
 
 // More is what the plan would be with so many bytes of memory more, from the same
-// measurements. It is for plans of [PlanFor] that have a ceiling; of others it is
-// nil.
+// measurements. It is for plans of [PlanFor] that have a ceiling.
 func (p *Plan) More(bytes int64) (*Plan, error) {
 	if p.planner == nil || p.Ceiling == 0 {
-		return nil, nil
+		return nil, errors.New("plan: it has no ceiling that could be another")
+	}
+	if bytes < 0 || bytes > math.MaxInt64-p.Ceiling {
+		return nil, fmt.Errorf("plan: %d bytes more", bytes)
 	}
 	more := *p.planner
 	more.ceiling += bytes
@@ -121,6 +125,7 @@ type planner struct {
 	base      int64 // what the process takes already, and the vectors
 	ceiling   int64 // 0: none
 	source    string
+	lowered   string // why the ceiling is less than what was asked for
 	available int64
 	rates     Rates
 	cuts      []cut
@@ -229,7 +234,7 @@ func (p *planner) plan(ctx context.Context) (*Plan, error) {
 
 // limits finds the ceiling. root is "/" but in tests.
 func (p *planner) limits(root string) error {
-	available, source, known := availableMemory(root)
+	available, source, hard, known := availableMemory(root)
 	p.available = available
 	m := p.config.memory
 	if !p.config.planned { // no ceiling, but what cannot be is refused all the same
@@ -247,6 +252,10 @@ func (p *planner) limits(root string) error {
 	case m.bytes > 0:
 		p.ceiling, p.source = m.bytes, "as asked for"
 	case known:
+		p.ceiling, p.source = available, source
+	}
+	if hard && p.ceiling-reserve > available {
+		p.lowered = fmt.Sprintf("%s (%s) are more than the %s leaves", mib(p.ceiling), p.source, source)
 		p.ceiling, p.source = available, source
 	}
 	if p.ceiling > 0 && p.ceiling < p.leastNeed() {
@@ -451,6 +460,9 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 	}
 	plan.Items = p.needs(k, s, buffers, plan.PinnedBytes)
 	plan.Total = sum(plan.Items)
+	if p.lowered != "" {
+		plan.warn("%s: the plan takes %s", p.lowered, mib(plan.Total))
+	}
 	if p.available > 0 && plan.Total-reserve > p.available { // a ceiling that is the limit itself is kept by the reserve
 		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
 	}
