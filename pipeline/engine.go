@@ -348,6 +348,9 @@ func (e *Engine) embed(ctx context.Context, dst []float32, tokens []int32, raw [
 			return fmt.Errorf("token %d: not in a vocabulary of %d", id, e.model.Vocab)
 		}
 		if err := ioactor.ReadFull(ctx, e.rows[t.File], raw[:row], t.Offset+int64(id)*row); err != nil {
+			if ctx.Err() != nil {
+				return err // nothing is wrong with the file
+			}
 			return fmt.Errorf("tensor %q: row %d: %w", t.Name, id, err)
 		}
 		e.rowBytes.Add(row)

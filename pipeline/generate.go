@@ -48,7 +48,7 @@ type GenConfig struct {
 // A Token is one generated token.
 type Token struct {
 	ID   int32  // -1 if the text alone is left, see Text
-	Text string // what can be shown now that the token is there: whole characters, may be empty; at the very end U+FFFD for one that stays incomplete
+	Text string // what can be shown now that the token is there: whole characters, with U+FFFD for bytes that are none; may be empty
 }
 
 // ErrNoTokenizer reports text work on an engine that was opened without a
@@ -76,31 +76,23 @@ func (e *Engine) Generate(ctx context.Context, c GenConfig) iter.Seq2[Token, err
 
 // generation is the state of one Generate.
 type generation struct {
-	engine *Engine
-	config GenConfig
-	start  time.Time
-	first  time.Time // when the first token was there
-	before Stats
-	digest hash.Hash
-	text   strings.Builder
-	stats  GenStats
+	engine  *Engine
+	config  GenConfig
+	sampler *sample.Sampler
+	stop    *stopper
+	decoder *tokenizer.Decoder // nil for an engine without a tokenizer
+	start   time.Time
+	first   time.Time // when the first token was there
+	before  Stats
+	digest  hash.Hash
+	text    strings.Builder
+	stats   GenStats
 }
 
 var errBreak = errors.New("the caller has had enough")
 
 func (g *generation) run(ctx context.Context, yield func(Token, error) bool) error {
-	e := g.engine
-	sampler, err := sample.New(g.config.Sampling)
-	if err != nil {
-		return err
-	}
-	for id := range g.config.Sampling.Bias {
-		if int(id) >= e.model.Vocab {
-			return fmt.Errorf("bias of token %d: not in a vocabulary of %d", id, e.model.Vocab)
-		}
-	}
-	stop, err := newStopper(g.config.Stop)
-	if err != nil {
+	if err := g.prepare(); err != nil {
 		return err
 	}
 	prompt, err := g.prompt()
@@ -110,31 +102,57 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 	}
 	session, held := g.config.Session, 0
 	if session == nil {
-		if session, err = e.NewSession(g.room(len(prompt))); err != nil {
+		if session, err = g.engine.NewSession(g.room(len(prompt))); err != nil {
 			return err
 		}
 		defer session.Close()
 	} else {
 		held = session.keep(prompt)
 	}
-	var text *tokenizer.Decoder
-	if e.tokenizer != nil {
-		text = e.tokenizer.Decoder()
-	}
 	for _, id := range prompt {
-		sampler.Accept(id)
-		if text != nil {
-			text.Next(id)
+		g.sampler.Accept(id)
+		if g.decoder != nil {
+			g.decoder.Next(id)
 		}
 	}
-	emit := func(t Token) error {
+	return g.decode(ctx, session, prompt[held:], func(t Token) error {
 		g.text.WriteString(t.Text)
 		if !yield(t, nil) {
 			return errBreak
 		}
 		return nil
+	})
+}
+
+// prepare checks the configuration, but for the prompt.
+func (g *generation) prepare() (err error) {
+	e, c := g.engine, &g.config
+	if c.MaxTokens < 0 {
+		return fmt.Errorf("generate: at most %d tokens", c.MaxTokens)
 	}
-	next, progress := prompt[held:], g.config.Progress
+	if c.Session != nil && c.Session.engine != e {
+		return errors.New("generate: a session of another engine")
+	}
+	if g.sampler, err = sample.New(c.Sampling); err != nil {
+		return err
+	}
+	for id := range c.Sampling.Bias {
+		if int(id) >= e.model.Vocab {
+			return fmt.Errorf("bias of token %d: not in a vocabulary of %d", id, e.model.Vocab)
+		}
+	}
+	if g.stop, err = newStopper(c.Stop); err != nil {
+		return err
+	}
+	if e.tokenizer != nil {
+		g.decoder = e.tokenizer.Decoder()
+	}
+	return nil
+}
+
+// decode computes next and then, one by one, the tokens that are chosen.
+func (g *generation) decode(ctx context.Context, session *Session, next []int32, emit func(Token) error) error {
+	e, progress := g.engine, g.config.Progress
 	one := make([]int32, 1)
 	for {
 		logits, err := session.feed(ctx, next, 1, progress)
@@ -142,11 +160,11 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 			return err
 		}
 		g.digest.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(logits))), 4*len(logits)))
-		id, err := sampler.Next(logits)
+		id, err := g.sampler.Next(logits)
 		if err != nil {
 			return err
 		}
-		sampler.Accept(id)
+		g.sampler.Accept(id)
 		if g.first.IsZero() {
 			g.first = time.Now()
 		}
@@ -156,8 +174,8 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 		}
 		g.stats.GeneratedTokens++
 		t, stopped := Token{ID: id}, false
-		if text != nil {
-			t.Text, stopped = stop.next(text.Next(id))
+		if g.decoder != nil {
+			t.Text, stopped = g.stop.next(whole(g.decoder.Next(id)))
 		}
 		if err := emit(t); err != nil {
 			return err
@@ -166,7 +184,7 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 			g.stats.StopReason = "stop"
 			return nil
 		}
-		if g.config.MaxTokens > 0 && g.stats.GeneratedTokens == g.config.MaxTokens {
+		if g.stats.GeneratedTokens == g.config.MaxTokens {
 			g.stats.StopReason = "length"
 			break
 		}
@@ -177,19 +195,22 @@ func (g *generation) run(ctx context.Context, yield func(Token, error) bool) err
 		one[0] = id
 		next, progress = one, nil
 	}
-	if text == nil {
+	if g.decoder == nil {
 		return nil
 	}
 	// What the decoder holds back is half a character that nothing completes.
-	rest, stopped := stop.next(strings.ToValidUTF8(text.Flush(), "\uFFFD"))
+	rest, stopped := g.stop.next(whole(g.decoder.Flush()))
 	if stopped {
 		g.stats.StopReason = "stop"
 	}
-	if rest += stop.flush(); rest != "" {
+	if rest += g.stop.flush(); rest != "" {
 		return emit(Token{ID: -1, Text: rest})
 	}
 	return nil
 }
+
+// whole has U+FFFD for bytes that are no character.
+func whole(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func (g *generation) prompt() ([]int32, error) {
 	e, prompt := g.engine, g.config.Tokens

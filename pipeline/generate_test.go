@@ -1,8 +1,10 @@
 package pipeline_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -135,4 +137,23 @@ func TestProgress(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+}
+
+// Models without training make tokens that are bytes of no character: the text
+// stays UTF-8.
+func TestTextIsUTF8(t *testing.T) {
+	models, err := filepath.Glob("../test/testdata/refs/models/*-Q*.gguf")
+	require.NoError(t, err)
+	replaced := 0
+	for _, path := range models {
+		e, err := pipeline.Open(path)
+		require.NoError(t, err)
+		pieces, stats := collect(t, e, pipeline.GenConfig{Tokens: []int32{1, 5, 6}, MaxTokens: 12})
+		for _, piece := range pieces {
+			require.True(t, utf8.ValidString(piece), "%s: %q", path, piece)
+		}
+		replaced += strings.Count(stats.Text, "\uFFFD")
+		require.NoError(t, e.Close())
+	}
+	require.Positive(t, replaced, "every text was UTF-8 by itself")
 }

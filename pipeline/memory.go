@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,8 +16,8 @@ type Memory struct {
 	floor bool
 }
 
-// MemoryBytes is a ceiling of n bytes.
-func MemoryBytes(n int64) Memory { return Memory{bytes: n} }
+// MemoryBytes is a ceiling of n bytes, which must be more than 0.
+func MemoryBytes(n int64) Memory { return Memory{bytes: cmp.Or(n, -1)} } // 0 would be no ceiling
 
 // MemoryFloor is the least that works for the model.
 func MemoryFloor() Memory { return Memory{floor: true} }

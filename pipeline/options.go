@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -99,7 +100,13 @@ func atLeast(n, least int, what string, to *int) error {
 // limit (debug.SetMemoryLimit) is left to the program: [Plan.GoBytes] is a good
 // value.
 func WithMemory(m Memory) Option {
-	return func(c *config) error { c.memory = m; return nil }
+	return func(c *config) error {
+		if m.bytes < 0 {
+			return errors.New("memory: must be more than 0 bytes")
+		}
+		c.memory = m
+		return nil
+	}
 }
 
 // WithBuffers sets the depth of the ring, the number of slots: 1 reads and

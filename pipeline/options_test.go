@@ -1,6 +1,8 @@
 package pipeline_test
 
 import (
+	"context"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,6 +30,8 @@ func TestOptionsRefused(t *testing.T) {
 		{pipeline.WithContextForPrompt("Once", 0), "context 0"},
 		{pipeline.WithPinned(-1), "pinned blocks -1"},
 		{pipeline.WithKV("f8"), `"f8"`},
+		{pipeline.WithMemory(pipeline.MemoryBytes(-1)), "memory: must be more than 0"},
+		{pipeline.WithMemory(pipeline.MemoryBytes(0)), "memory: must be more than 0"},
 		{pipeline.WithProbe(ioactor.ProbeResult{}), "probe: 0 bytes a second"},
 		{pipeline.WithProbe(ioactor.ProbeResult{BytesPerSecond: math.Inf(1)}), "probe: +Inf bytes"},
 	} {
@@ -149,6 +153,19 @@ func TestSessionMisuse(t *testing.T) {
 	require.ErrorContains(t, err, "no session")
 	_, err = s.Feed(t.Context(), one, 2)
 	require.ErrorContains(t, err, "1 tokens with 2 logits")
+	for config, want := range map[*pipeline.GenConfig]string{
+		{Tokens: one, Session: s}:    "generate: a session of another engine",
+		{Tokens: one, MaxTokens: -7}: "generate: at most -7 tokens",
+	} {
+		for _, err = range other.Generate(t.Context(), *config) {
+			require.ErrorContains(t, err, want)
+		}
+		require.Error(t, err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrClosedPipe)
+	_, err = s.Feed(ctx, one, 1)
+	require.Equal(t, io.ErrClosedPipe, err, "no tensor is to blame")
 	s.Truncate(-1)
 	require.Zero(t, s.Len())
 	s.Close()
@@ -160,6 +177,8 @@ func TestSessionMisuse(t *testing.T) {
 	require.NoError(t, other.Close())
 	require.NoError(t, e.Close())
 	_, err = e.Feed(t.Context(), pipeline.Feed{Session: s, Tokens: one})
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+	_, err = e.NewSession(0)
 	require.ErrorIs(t, err, pipeline.ErrClosed)
 }
 
@@ -187,6 +206,10 @@ func TestPlanMeasures(t *testing.T) {
 		require.Equal(t, plan.Rates, more.Rates)
 		require.Zero(t, more.StreamedBytes)
 		require.Equal(t, plan.Backend, more.Backend)
+		for _, bytes := range []int64{-1, math.MaxInt64} {
+			_, err = plan.More(bytes)
+			require.ErrorContains(t, err, "bytes more")
+		}
 
 		// A probe that was made before is for direct reads alone.
 		const slow = 12345
@@ -201,4 +224,9 @@ func TestPlanMeasures(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, plan.StreamedBytes)
 	require.False(t, plan.Rates.Measured, "nothing streams, and nothing is to be measured")
+
+	plan, err = pipeline.PlanFor(t.Context(), demo, pipeline.WithBuffers(2))
+	require.NoError(t, err)
+	_, err = plan.More(1 << 30)
+	require.ErrorContains(t, err, "no ceiling")
 }

@@ -43,8 +43,12 @@ type Feed struct {
 }
 
 // NewSession returns an empty sequence with room for so many positions, 0 for
-// the engine's context. The caller closes it.
+// the engine's context. The caller closes it. After [Engine.Close] it is
+// [ErrClosed].
 func (e *Engine) NewSession(room int) (*Session, error) {
+	if e.group.Context().Err() != nil {
+		return nil, e.named(e.stream.failure())
+	}
 	if room < 0 {
 		return nil, fmt.Errorf("session: room for %d positions", room)
 	}
