@@ -277,9 +277,11 @@ type scope struct {
 	chunk             int // tokens in a pass
 }
 
+// tooMuch stands for more bytes than there are, of which a few still have a sum.
+const tooMuch = 1 << 60
+
 // cacheBytes is what the KV caches of s take.
 func (p *planner) cacheBytes(s scope) int64 {
-	const tooMuch = 1 << 60
 	n, err := compute.CacheBytes(&p.model.Params, p.config.kv, s.context)
 	if err != nil || n > tooMuch/int64(s.sessions) {
 		return tooMuch
@@ -294,7 +296,10 @@ func (p *planner) needs(k *cut, s scope, buffers int, pinned int64) []Item {
 	if c.trace {
 		base += traceBytes
 	}
-	kv, slots := p.cacheBytes(s), int64(buffers)*k.slot
+	kv, slots := p.cacheBytes(s), int64(tooMuch)
+	if k.slot < tooMuch/int64(max(buffers, 1)) {
+		slots = int64(buffers) * k.slot
+	}
 	return []Item{
 		{Name: "process, tokenizer and norms", Bytes: base},
 		{Name: "reserve", Bytes: reserve},
@@ -383,11 +388,13 @@ func (p *planner) busy(k *cut, plan *Plan) float64 {
 	return work / float64(max(runtime.NumCPU(), p.config.threads))
 }
 
-// inFlight is how many blocks are read at once, with so many slots: one of them
-// is compute's. Without it two reads that began together end together, and
-// until compute is done with the first there is nowhere to read to.
-func (p *planner) inFlight(buffers int) int {
-	probe := p.probe()
+// inFlight is how many blocks are read at once, with so many slots.
+func (p *planner) inFlight(buffers int) int { return loadsAtOnce(p.probe(), buffers) }
+
+// loadsAtOnce is how many blocks are best read at once, with so many slots: one of
+// them is the consumer's. Without it two reads that began together end together,
+// and until the first block is done with there is nowhere to read to.
+func loadsAtOnce(probe *ioactor.ProbeResult, buffers int) int {
 	if probe == nil {
 		return 1
 	}

@@ -144,6 +144,22 @@ func TestPlanSessionsAndLogits(t *testing.T) {
 	}
 }
 
+// Slots for a block of a file that says it is as large as can be are more than
+// any memory, and not less than nothing.
+func TestNeedsOfEndlessBlocks(t *testing.T) {
+	c, err := newConfig([]Option{WithThreads(2), WithContext(512)})
+	require.NoError(t, err)
+	m := largeModel(t)
+	c.setContext(m)
+	p, err := newPlanner(m, c, processBytes)
+	require.NoError(t, err)
+	k := p.cuts[0]
+	for _, slot := range []int64{1 << 59, 1 << 61, 1<<63 - 1} {
+		k.slot = slot
+		require.GreaterOrEqual(t, sum(p.needs(&k, p.least(), 40, 0)), int64(1<<60))
+	}
+}
+
 // What is asked for is kept.
 func TestPlanObeys(t *testing.T) {
 	for _, buffers := range []int{1, 2, 5} {

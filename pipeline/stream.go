@@ -34,6 +34,9 @@ type StreamConfig struct {
 	Backend Backend
 	// Hint is what [Pread] and [Mmap] tell the kernel. The zero value is nothing.
 	Hint ioactor.Hint
+	// Probe is what [ioactor.Probe] has measured on one of the files: [Direct] reads
+	// as it found best. Without it, it reads a block at a time.
+	Probe *ioactor.ProbeResult
 }
 
 // A Stream brings blocks of bytes from storage, in cyclic order and ahead of
@@ -101,8 +104,12 @@ func OpenStream(ctx context.Context, c StreamConfig) (*Stream, error) {
 	if c.Buffers == 0 {
 		c.Buffers = defaultBuffers
 	}
-	how := c.Backend.orPread()
-	backends, err := how.open(c.Files, storage{hint: c.Hint})
+	how, setting := c.Backend.orPread(), storage{hint: c.Hint}
+	if how.device && c.Probe != nil {
+		setting.direct = ioactor.DirectOptions{Chunk: c.Probe.Chunk}
+		setting.inFlight = loadsAtOnce(c.Probe, c.Buffers)
+	}
+	backends, err := how.open(c.Files, setting)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/layerpipe/layerpipe/ioactor"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -42,8 +43,12 @@ func testFiles(t testing.TB) ([]string, [][]byte, []pipeline.Block) {
 func TestStream(t *testing.T) {
 	paths, data, blocks := testFiles(t)
 	for _, backend := range pipeline.Backends() {
-		for _, buffers := range []int{1, 2, 3, 20} {
-			s, err := pipeline.OpenStream(t.Context(), pipeline.StreamConfig{Files: paths, Blocks: blocks, Buffers: buffers, Backend: backend})
+		for i, buffers := range []int{1, 2, 3, 20} {
+			c := pipeline.StreamConfig{Files: paths, Blocks: blocks, Buffers: buffers, Backend: backend}
+			if i%2 == 0 { // with three slots, two direct loads at once
+				c.Probe = &ioactor.ProbeResult{BytesPerSecond: 1e9, Chunk: 4 << 10, InFlight: 2}
+			}
+			s, err := pipeline.OpenStream(t.Context(), c)
 			require.NoError(t, err)
 			check := func(b int) {
 				parts, err := s.Block(t.Context(), b)
