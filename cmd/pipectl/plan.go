@@ -112,12 +112,15 @@ func (r *planReport) write(w io.Writer) {
 		}
 		return "assumed"
 	}
-	storage := "storage"
-	if r.Rates.Cached {
-		storage = "the page cache"
+	arithmetic := fmt.Sprintf("arithmetic at %s (%s)", bandwidth(r.Rates.Compute), measured(r.Rates.ComputeMeasured))
+	switch {
+	case r.StreamedBytes == 0:
+		line("a token", "%10s   with %s", duration(r.SecondsPerToken), arithmetic)
+	case r.Rates.Cached:
+		line("a token", "%10s   with the page cache at %s (measured) and %s", duration(r.SecondsPerToken), bandwidth(r.Rates.Storage), arithmetic)
+	default:
+		line("a token", "%10s   with storage at %s (%s) and %s", duration(r.SecondsPerToken), bandwidth(r.Rates.Storage), measured(r.Rates.Measured), arithmetic)
 	}
-	line("a token", "%10s   with %s at %s (%s) and arithmetic at %s (%s)", duration(r.SecondsPerToken),
-		storage, bandwidth(r.Rates.Storage), measured(r.Rates.Measured), bandwidth(r.Rates.Compute), measured(r.Rates.ComputeMeasured))
 	if r.ExpandedBytes > 0 {
 		line("expanded", "%10s   to floats for each pass, at %s (%s)", size(r.ExpandedBytes), bandwidth(r.Rates.Expand), measured(r.Rates.ComputeMeasured))
 	}
