@@ -31,6 +31,8 @@ type fileArgs struct {
 	Forgotten int64  `json:"forgotten"`
 	Block     int    `json:"block"`
 	Bytes     int64  `json:"bytes"`
+	Pass      int    `json:"pass"` // in place of both
+	Tokens    int64  `json:"tokens"`
 	Value     *int64 `json:"value"`
 }
 
@@ -64,6 +66,9 @@ func Read(r io.Reader) (*Trace, error) {
 		e, ok, err := f.event()
 		if err != nil {
 			return nil, fmt.Errorf("%w: event %d: %w", ErrFormat, i, err)
+		}
+		if ok && t.Tracks[at].Name == Passes && e.Activity != stage.Reading {
+			e.Block, e.Bytes = f.Args.Pass, f.Args.Tokens
 		}
 		if ok {
 			t.Tracks[at].Events = append(t.Tracks[at].Events, e)

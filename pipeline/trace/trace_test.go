@@ -143,17 +143,34 @@ func TestReadBack(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(file.Bytes(), &object))
 	phases := map[any]int{}
+	passes := map[any]any{}
 	var bandwidth []float64
 	for _, e := range object.TraceEvents {
 		phases[e["ph"]]++
 		require.Contains(t, e, "pid")
 		require.Contains(t, e, "tid")
+		if e["ph"] == "X" && e["tid"] == 1.0 {
+			passes[e["name"]] = e["args"]
+		}
 		if e["name"] == "read bandwidth" {
 			bandwidth = append(bandwidth, e["args"].(map[string]any)["MB/s"].(float64))
 		}
 	}
 	require.Equal(t, map[any]int{"M": 1 + 2*5, "X": 2 + 3 + 2 + 2, "C": 1 + 4}, phases)
+	require.Equal(t, map[string]any{"pass": 7.0, "tokens": 99998.0}, passes["pass"])
 	require.Equal(t, []float64{1000, 0, 1000, 0}, bandwidth) // a byte a nanosecond
+}
+
+// An event without a name is called after what its actor waits for.
+func TestUnnamed(t *testing.T) {
+	waits := []stage.Event{{Activity: stage.WaitingInput, End: 5, Block: -1}}
+	tr := &trace.Trace{Tracks: []trace.Track{{Name: trace.Passes, Events: waits}, {Name: trace.Compute, Events: waits}}}
+	var file bytes.Buffer
+	require.NoError(t, tr.Write(&file))
+	got, err := trace.Read(&file)
+	require.NoError(t, err)
+	require.Equal(t, "wait for a pass", got.Tracks[0].Events[0].Task)
+	require.Equal(t, "wait for a block", got.Tracks[1].Events[0].Task)
 }
 
 type fullDisk struct{}

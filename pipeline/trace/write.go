@@ -18,11 +18,17 @@ var categories = map[stage.Activity]string{
 	stage.WaitingRoom:  "waiting_room",
 }
 
-// unnamed are the names of events that the actor gave none.
-var unnamed = map[stage.Activity]string{
-	stage.Working:      "work",
-	stage.WaitingInput: "wait for a block",
-	stage.WaitingRoom:  "wait for a slot",
+// unnamed is the name of an event that the actor gave none.
+func unnamed(track string, a stage.Activity) string {
+	switch {
+	case a == stage.Working:
+		return "work"
+	case a == stage.WaitingRoom:
+		return "wait for a slot"
+	case track == Passes:
+		return "wait for a pass"
+	}
+	return "wait for a block"
 }
 
 // process is the number that the file gives the process: any will do.
@@ -42,13 +48,17 @@ func (t *Trace) Write(w io.Writer) error {
 		thread := i + 1
 		line(",\n"+`{"name":"thread_name","ph":"M","pid":%d,"tid":%d,"args":{"name":%s,"forgotten":%d}}`, process, thread, quote(track.Name), track.Forgotten)
 		line(",\n"+`{"name":"thread_sort_index","ph":"M","pid":%d,"tid":%[2]d,"args":{"sort_index":%[2]d}}`, process, thread)
+		block, bytes := "block", "bytes"
+		if track.Name == Passes {
+			block, bytes = "pass", "tokens"
+		}
 		for _, e := range track.Events {
 			if e.Activity == stage.Reading {
 				line(",\n"+`{"name":%s,"ph":"C","pid":%d,"tid":%d,"ts":%s,"args":{"value":%d}}`, quote(e.Task), process, thread, micros(e.Start), e.Bytes)
 				continue
 			}
-			line(",\n"+`{"name":%s,"cat":%q,"ph":"X","pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{"block":%d,"bytes":%d}}`,
-				quote(cmp.Or(e.Task, unnamed[e.Activity])), categories[e.Activity], process, thread, micros(e.Start), micros(e.End-e.Start), e.Block, e.Bytes)
+			line(",\n"+`{"name":%s,"cat":%q,"ph":"X","pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{%q:%d,%q:%d}}`,
+				quote(cmp.Or(e.Task, unnamed(track.Name, e.Activity))), categories[e.Activity], process, thread, micros(e.Start), micros(e.End-e.Start), block, e.Block, bytes, e.Bytes)
 			if track.Name == Reader && e.Bytes > 0 && e.End > e.Start {
 				rate := float64(e.Bytes) / (e.End - e.Start).Seconds() / 1e6
 				const counter = ",\n" + `{"name":"read bandwidth","ph":"C","pid":%d,"tid":%d,"ts":%s,"args":{"MB/s":%.1f}}`
