@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,11 @@ func (m modelFlag) name() string {
 // one that is nothing does where it is opened.
 func (m modelFlag) file() (path string, release func() error, err error) {
 	if m == "" {
-		return demo.WriteTemp()
+		path, release, err = demo.WriteTemp()
+		if err != nil && !errors.Is(err, syscall.EMFILE) {
+			err = hintedError{err, "set TMPDIR to a directory that takes 3 MB, or name a model of your own with -m"}
+		}
+		return path, release, err
 	}
 	if info, err := os.Stat(string(m)); err == nil {
 		switch mode := info.Mode(); {

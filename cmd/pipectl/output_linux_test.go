@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -96,4 +97,21 @@ func TestPipes(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NoError(t, r.Close())
+}
+
+// Whatever a limit on open files makes of a run, the demo model is not left.
+func TestFewFiles(t *testing.T) {
+	emptyTemp(t)
+	for n := 4; n < 12; n++ {
+		cmd := program(t, "run", "-n", "1", "--temp", "0")
+		cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, n), cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+		_ = cmd.Run() // it may well fail
+	}
+}
+
+// The demo model needs no directory to write to.
+func TestNoTemp(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "absent"))
+	require.NotEmpty(t, succeed(t, "", "run", "-n", "1", "--temp", "0"))
 }
