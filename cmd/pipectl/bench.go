@@ -420,7 +420,7 @@ func (b *benchCommand) once(ctx context.Context, w way, state string) (*pipeline
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"run", "--json", "--temp", "0", "-m", b.path, "-p", b.prompt, "-n", strconv.Itoa(b.predict)}
+	args := []string{"run", "--" + endWithStdin, "--json", "--temp", "0", "-m", b.path, "-p", b.prompt, "-n", strconv.Itoa(b.predict)}
 	args = append(args, w.args...)
 	if b.threads > 0 {
 		args = append(args, "--threads", strconv.Itoa(b.threads))
@@ -434,6 +434,9 @@ func (b *benchCommand) once(ctx context.Context, w way, state string) (*pipeline
 	cmd.WaitDelay = 10 * time.Second // after which it is killed
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if _, err := cmd.StdinPipe(); err != nil { // which ends with this process, and the run with it
+		return nil, err
+	}
 	if err := cmd.Run(); err != nil {
 		if message := childMessage(stderr.String()); message != "" {
 			return nil, errors.New(message)

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // The page cache is filled where it is not full, and a file that it cannot hold is
@@ -53,4 +59,38 @@ func TestBenchStates(t *testing.T) {
 	cancel()
 	_, err = b.warm(ctx)
 	require.Error(t, err)
+}
+
+// A bench that is killed does not leave its run behind.
+func TestBenchKilled(t *testing.T) {
+	// Who loses its parent becomes a child of this process, which can wait for it.
+	require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	defer func() { require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)) }()
+	model := patchedFile(t, endlessDemo(t), func(model []byte) {
+		const key, uint32Type = "llama.context_length", 4
+		at := bytes.Index(model, []byte(key))
+		require.Positive(t, at)
+		binary.LittleEndian.PutUint32(model[at+len(key)+uint32Type:], 1<<16)
+	})
+	bench := program(t, "bench", "-m", model, "-n", endlessContext, "--rounds", "1", "--only", "serial")
+	require.NoError(t, bench.Start())
+	run := 0
+	for run == 0 {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", bench.Process.Pid))
+		require.NoError(t, err)
+		require.NotEmpty(t, tasks, "the bench has ended, or the system does not say")
+		for _, task := range tasks {
+			children, _ := os.ReadFile(task) // the thread may have ended
+			child := strings.TrimSpace(string(children))
+			line, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			if bytes.Contains(line, []byte("\x00run\x00")) { // and no child of the Go runtime
+				run, err = strconv.Atoi(child)
+				require.NoError(t, err)
+			}
+		}
+	}
+	require.NoError(t, bench.Process.Kill())
+	require.Error(t, bench.Wait())
+	_, err := unix.Wait4(run, nil, 0, nil) // it would take minutes
+	require.NoError(t, err)
 }

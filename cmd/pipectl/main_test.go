@@ -89,11 +89,17 @@ func emptyTemp(t *testing.T) {
 // patchedDemo writes the demo model, changed by patch, to a file.
 func patchedDemo(t *testing.T, patch func(model []byte)) string {
 	t.Helper()
-	model, err := os.ReadFile(demoModel)
+	return patchedFile(t, demoModel, patch)
+}
+
+// patchedFile writes a model's file, changed by patch, to another.
+func patchedFile(t *testing.T, model string, patch func(model []byte)) string {
+	t.Helper()
+	data, err := os.ReadFile(model)
 	require.NoError(t, err)
-	patch(model)
+	patch(data)
 	path := filepath.Join(t.TempDir(), "patched.gguf")
-	require.NoError(t, os.WriteFile(path, model, 0o600))
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/layerpipe/layerpipe/pipeline/chat"
 )
 
+// endWithStdin is a flag for bench.
+const endWithStdin = "end-with-stdin"
+
 // runCommand is the state of pipectl run.
 type runCommand struct {
 	engine   engineFlags
@@ -24,6 +27,9 @@ type runCommand struct {
 	template templateFlags
 	progress progressFlag
 	json     bool
+	// endWithStdin ends the run when its standard input does: the other end is held
+	// by a bench, and the system closes it however that ends.
+	endWithStdin bool
 
 	stdout, stderr io.Writer
 }
@@ -65,6 +71,8 @@ one kills.`,
 	r.progress.add(cmd)
 	r.generate.addSampling(cmd)
 	flags.BoolVar(&r.json, "json", false, "write nothing but the text and the statistics, as one JSON object at the end")
+	flags.BoolVar(&r.endWithStdin, endWithStdin, false, "end when standard input does")
+	_ = flags.MarkHidden(endWithStdin) // fails for unknown flags alone
 	return cmd
 }
 
@@ -77,6 +85,15 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 	}
 	if !r.chat && (r.template.system != "" || r.template.template != "") {
 		return usagef("--system and --chat-template need --chat")
+	}
+	if r.endWithStdin {
+		ctx, cancel := context.WithCancel(cmd.Context())
+		defer cancel()
+		cmd.SetContext(ctx)
+		go func() {
+			_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+			cancel()
+		}()
 	}
 	if !cmd.Flags().Changed("prompt") {
 		if err := r.readPrompt(cmd.Context(), cmd.InOrStdin()); err != nil {
