@@ -374,18 +374,28 @@ func (p *planner) decide() (*Plan, error) {
 	return best, nil
 }
 
-// busy is how long all cores are busy for a token at least, in seconds: they share
-// the arithmetic, making floats, and reading where that is copying.
+// busy is how long a token takes at least, in seconds, because of what the actors
+// share. All cores are busy with the arithmetic, making floats, and reading where
+// that is copying. And memory is busy with the weights of every product: a copy
+// moves its bytes three times more, out of the page cache and into the slot, whose
+// lines come first. How fast memory is, the faster of both tells.
 func (p *planner) busy(k *cut, plan *Plan) float64 {
 	var used int64
 	for _, s := range k.sizes {
 		used += s.used
 	}
-	work := float64(used)/p.rates.Compute*float64(p.config.threads) + float64(plan.ExpandedBytes)/p.rates.Expand
-	if p.rates.Cached {
-		work += float64(plan.StreamedBytes) / p.rates.Storage
+	r, streamed := p.rates, float64(plan.StreamedBytes)
+	work := float64(used)/r.Compute*float64(p.config.threads) + float64(plan.ExpandedBytes)/r.Expand
+	moved := float64(used)
+	memory := r.Compute
+	if r.Cached {
+		work += streamed / r.Storage
+		if !p.config.backend.view {
+			moved += 3 * streamed
+			memory = max(memory, 3*r.Storage)
+		}
 	}
-	return work / float64(max(runtime.NumCPU(), p.config.threads))
+	return max(work/float64(max(runtime.NumCPU(), p.config.threads)), moved/memory)
 }
 
 // inFlight is how many blocks are read at once, with so many slots.
