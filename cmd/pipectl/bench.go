@@ -39,8 +39,10 @@ type benchCommand struct {
 
 	path           string   // of the model
 	shards         []string // its files
-	bytes          int64    // of them
-	room           int64    // for the page cache and everything else; 0 if not known
+	largest        string   // of them, which is probed
+	probes         []ioactor.ProbeResult
+	bytes          int64 // of them
+	room           int64 // for the page cache and everything else; 0 if not known
 	stdout, stderr io.Writer
 }
 
@@ -78,8 +80,8 @@ compares them: one block at a time (serial), with a ring of 2 and 3 slots, past
 the page cache, from a mapping that is copied or computed on, and with all of it
 in memory if it fits. Each runs in a process of its own, with a cold and a warm
 page cache where the system allows it, in rounds that take turns, so that a
-machine that becomes slower does it to all. The figures are medians, with the
-least and the most.
+machine that becomes slower does it to all. Each round begins with a probe of the
+device. The figures are medians, with the least and the most.
 
 The logits of all runs must be the same bits: if not, bench fails. A way that
 fails has the reason in its row, the others go on, and bench fails at the end.
@@ -233,7 +235,7 @@ func (b *benchCommand) prepare(ctx context.Context, progress *progress) (*benchR
 	if err != nil {
 		return nil, nil, err
 	}
-	b.shards, b.room = f.Paths, plan.Ceiling
+	b.shards, b.largest, b.room = f.Paths, f.Paths[f.Largest()], plan.Ceiling
 	for _, size := range f.Sizes {
 		b.bytes += size
 	}
@@ -253,24 +255,37 @@ func (b *benchCommand) prepare(ctx context.Context, progress *progress) (*benchR
 	}
 	probed := progress.phase(phaseProbe, "probes")
 	probed(0, 1)
-	probe, err := ioactor.Probe(ctx, f.Paths[f.Largest()], ioactor.ProbeOptions{Time: time.Second})
-	probed(1, 1)
+	err = b.probe(ctx, r)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
 	case err != nil:
 		r.Notes = append(r.Notes, "the device was not measured: "+err.Error())
 	default:
-		r.Device = &probe
-		if !probe.Device {
-			r.Notes = append(r.Notes, "the device was not measured alone: "+probe.Reason)
+		probed(1, 1)
+		if !r.Device.Device {
+			r.Notes = append(r.Notes, "the device was not measured alone: "+r.Device.Reason)
 		}
 	}
 	return r, chosen, nil
 }
 
+// probe measures the device once more: what r says of it is the median of all.
+func (b *benchCommand) probe(ctx context.Context, r *benchReport) error {
+	p, err := ioactor.Probe(ctx, b.largest, ioactor.ProbeOptions{Time: time.Second})
+	if err != nil {
+		return err
+	}
+	b.probes = append(b.probes, p)
+	slices.SortFunc(b.probes, func(x, y ioactor.ProbeResult) int { return cmp.Compare(x.BytesPerSecond, y.BytesPerSecond) })
+	middle := b.probes[len(b.probes)/2]
+	r.Device = &middle
+	return nil
+}
+
 // measure runs all rounds. Every round has each way in each state once, and
-// begins with another way than the one before. A way that fails in a state is not
+// begins with another way than the one before, and with a probe of the device,
+// which may be several times slower a minute later. A way that fails in a state is not
 // tried again there; the others go on. The error is that ctx has ended.
 func (b *benchCommand) measure(ctx context.Context, r *benchReport, chosen []way, progress *progress) error {
 	states, err := b.states(ctx, r)
@@ -287,6 +302,9 @@ func (b *benchCommand) measure(ctx context.Context, r *benchReport, chosen []way
 	done, total := 0, b.rounds*len(r.Results)
 	show(0, int64(total))
 	for round := range b.rounds {
+		if round > 0 && r.Device != nil {
+			_ = b.probe(ctx, r) // there are others
+		}
 		for i := range chosen {
 			at := (i + round) % len(chosen)
 			for j, state := range states {

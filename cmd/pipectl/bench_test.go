@@ -219,3 +219,25 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// What bench says of the device is the median of its probes.
+func TestBenchProbes(t *testing.T) {
+	b, r := &benchCommand{largest: demoModel}, &benchReport{}
+	for n := 1; n <= 3; n++ {
+		require.NoError(t, b.probe(t.Context(), r))
+		require.Len(t, b.probes, n)
+		slower, faster := 0, 0
+		for _, p := range b.probes {
+			if p.BytesPerSecond < r.Device.BytesPerSecond {
+				slower++
+			} else if p.BytesPerSecond > r.Device.BytesPerSecond {
+				faster++
+			}
+		}
+		require.LessOrEqual(t, slower, n/2)
+		require.LessOrEqual(t, faster, n/2)
+	}
+	b.largest = "absent"
+	require.Error(t, b.probe(t.Context(), r))
+	require.Len(t, b.probes, 3)
+}
