@@ -36,7 +36,7 @@ const chatHelp = `/help          show this
 
 A line that ends with \ goes on in the next. Lines between """ and """ are one
 message. A message that begins with a slash is written with two. Ctrl-C stops
-an answer; at the prompt, twice ends the chat.
+an answer, or drops what is typed; twice in a row it ends the chat.
 `
 
 func newChat() *cobra.Command {
@@ -48,10 +48,9 @@ func newChat() *cobra.Command {
 conversation; nothing in a message is taken for a control token. What has been
 computed stays: a turn costs its new tokens only.
 
-On a terminal it asks for messages; Ctrl-C stops an answer, and at the prompt,
-twice, the chat. Otherwise each line of standard input is a message, and the
-answers go to standard output, a line each or more. These commands are taken in
-place of a message:
+On a terminal it asks for messages. Otherwise each line of standard input is a
+message, and the answers go to standard output, a line each or more. These
+commands are taken in place of a message:
 
 ` + chatHelp,
 		Example: `  pipectl chat -m model.gguf
@@ -119,7 +118,7 @@ func (t *talk) run(ctx context.Context) error {
 		defer signal.Stop(t.interrupts)
 		fmt.Fprintf(t.stderr, "%s, %d tokens of context; /help lists commands\n", t.chatCommand.engine.model.name(), t.engine.Plan().Context)
 	}
-	once := false // Ctrl-C was typed at the last prompt
+	once := false // nothing but Ctrl-C was typed at the last prompt
 	for {
 		text, err := t.lines.message(ctx)
 		switch {
@@ -131,6 +130,9 @@ func (t *talk) run(ctx context.Context) error {
 		case errors.Is(err, errInterrupted):
 			once = true
 			fmt.Fprintln(t.stderr, "Ctrl-C again or Ctrl-D ends the chat")
+			continue
+		case errors.Is(err, errDropped):
+			once = false
 			continue
 		case err != nil:
 			return err
@@ -247,7 +249,7 @@ func (t *talk) answer(ctx context.Context, text string) error {
 		err = nil
 	}
 	if err != nil {
-		return err
+		return withHint(err, answerHints)
 	}
 	if t.last.Text != "" || !stopped {
 		t.messages = append(messages, chat.Message{Role: "assistant", Content: t.last.Text})

@@ -73,13 +73,22 @@ func TestChatOnTerminal(t *testing.T) {
 	k.press(ctrlC)
 	k.see("stopped")
 	k.see("> ")
-	k.press("half" + ctrlC)
+	k.press(ctrlC)
+	k.see("Ctrl-C again")
+	k.see("> ")
+	k.press("half" + ctrlC) // it is dropped, and this is not the second in a row
+	k.see("> ")
+	k.press(`half\` + "\r")
+	k.see(". ")
+	k.press(ctrlC) // it drops the line before too
+	k.see("> ")
+	k.press(ctrlC)
 	k.see("Ctrl-C again")
 	k.see("> ")
 	k.press("/nonsense\r")
 	k.see("/nonsense is no command")
 	k.see("> ")
-	k.press(up + up + "\r") // from the history
+	k.press(up + up + up + "\r") // from the history
 	k.see("Once")
 	k.see("was")
 	k.press(ctrlC)
@@ -98,7 +107,7 @@ func TestChatOnTerminal(t *testing.T) {
 
 	k, cmd = onTerminal(t, args...)
 	k.see("> ")
-	k.press("/nonsense\rhalf" + ctrlC + ctrlC) // all at once
+	k.press("/nonsense\rhalf" + ctrlC + ctrlC + ctrlC) // all at once
 	k.see("/nonsense is no command")
 	k.see("Ctrl-C again")
 	require.NoError(t, cmd.Wait(), k.seen)

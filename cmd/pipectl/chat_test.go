@@ -89,7 +89,7 @@ func TestChatFails(t *testing.T) {
 		"unknown command":       {"/nonsense\n", []string{"--chat-template", story}, []string{"/nonsense", "/help"}},
 		"save nowhere":          {"/save\n", []string{"--chat-template", story}, []string{"/save FILE"}},
 		"save to no directory":  {"/save " + filepath.Join(dir, "no", "file") + "\n", []string{"--chat-template", story}, []string{"no"}},
-		"too long":              {strings.Repeat("word ", 100) + "\n", []string{"--chat-template", story, "--ctx", "16"}, []string{"context of 16", "raise --ctx"}},
+		"too long":              {strings.Repeat("word ", 100) + "\n", []string{"--chat-template", story, "--ctx", "16"}, []string{"context of 16", "raise --ctx", "/reset"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := pipectl(t, tc.stdin, append([]string{"chat"}, tc.args...)...)

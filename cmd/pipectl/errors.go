@@ -49,6 +49,9 @@ var openHints = []hint{
 	{syscall.ENOMEM, "lower --memory"},
 }
 
+// answerHints are for an answer of a chat that fails.
+var answerHints = []hint{{compute.ErrFull, "/reset forgets the conversation; or shorten the message, or raise --ctx"}}
+
 // passHints are for a pass that fails.
 var passHints = []hint{
 	{compute.ErrFull, "raise --ctx, or shorten the prompt"},
@@ -57,8 +60,11 @@ var passHints = []hint{
 	{syscall.ENOMEM, "lower --ctx"},
 }
 
-// withHint adds the first of hints that is about err.
+// withHint adds the first of hints that is about err, if it has none yet.
 func withHint(err error, hints []hint) error {
+	if h := (hintedError{}); errors.As(err, &h) {
+		return err
+	}
 	for _, h := range hints {
 		if errors.Is(err, h.of) {
 			return hintedError{err, h.text}

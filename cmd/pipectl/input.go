@@ -13,8 +13,10 @@ import (
 	"golang.org/x/term"
 )
 
-// errInterrupted is Ctrl-C at a prompt.
-var errInterrupted = errors.New("interrupted")
+var (
+	errInterrupted = errors.New("interrupted") // Ctrl-C at a prompt
+	errDropped     = errors.New("dropped")     // Ctrl-C behind what is typed
+)
 
 // A lineReader reads lines of what a person, or a script, has to say.
 type lineReader struct {
@@ -42,20 +44,23 @@ func (r *lineReader) interactive() bool { return r.terminal != nil }
 
 // message returns what is said next: a line, several that end with a backslash
 // but for the last, what is pasted at once, or the lines between two """. The
-// error is io.EOF at the end, [errInterrupted] for Ctrl-C, the cause of ctx, or
-// that of reading. A read that ctx overtakes is left behind.
+// error is io.EOF at the end, [errInterrupted] for Ctrl-C, [errDropped] if something
+// was typed before it, the cause of ctx, or that of reading. A read that ctx overtakes is left behind.
 func (r *lineReader) message(ctx context.Context) (string, error) {
 	var text strings.Builder
 	quoted := false
 	for prompt := "> "; ; prompt = ". " {
+		first := prompt == "> "
 		l := r.line(ctx, prompt)
 		if l.err != nil {
 			if errors.Is(l.err, io.EOF) && text.Len() > 0 { // what there is
 				return text.String(), nil
 			}
+			if errors.Is(l.err, errInterrupted) && (!first || l.text != "") {
+				return "", errDropped
+			}
 			return "", l.err
 		}
-		first := prompt == "> "
 		switch {
 		case first && strings.HasPrefix(l.text, `"""`):
 			quoted, l.text = true, l.text[3:]
@@ -136,16 +141,19 @@ type editor struct {
 func newEditor(in, out *os.File) *editor {
 	e := &editor{in: in, out: out}
 	e.term = term.NewTerminal(e, "")
-	e.term.History = &history{}
+	e.term.History = &history{editor: e}
 	return e
 }
 
-// A history is what was entered; a line that Ctrl-C has cleared is not.
-type history struct{ entries []string }
+// A history is what was entered; a line that Ctrl-C has ended is not.
+type history struct {
+	editor  *editor
+	entries []string
+}
 
 // Add implements [term.History].
 func (h *history) Add(entry string) {
-	if entry != "" {
+	if entry != "" && !h.editor.interrupted {
 		h.entries = append(h.entries, entry)
 	}
 }
@@ -178,7 +186,7 @@ func (e *editor) read() line {
 	text, err := e.term.ReadLine()
 	if e.interrupted {
 		e.interrupted = false
-		return line{err: errInterrupted}
+		return line{text: text, err: errInterrupted}
 	}
 	if errors.Is(err, term.ErrPasteIndicator) {
 		return line{text: text, pasted: true}
@@ -187,9 +195,9 @@ func (e *editor) read() line {
 }
 
 // Read gives the line editor what is typed. It would take Ctrl-C for the end of
-// the input: it gets the keys that clear the line and enter it instead.
+// the input: it gets the key that enters the line instead.
 func (e *editor) Read(p []byte) (int, error) {
-	const ctrlC, clearAndEnter = 3, "\x05\x15\r"
+	const ctrlC, enter = 3, "\r"
 	if len(e.waiting) == 0 {
 		typed := make([]byte, 256)
 		n, err := e.in.Read(typed)
@@ -200,7 +208,7 @@ func (e *editor) Read(p []byte) (int, error) {
 	}
 	if e.waiting[0] == ctrlC {
 		e.interrupted, e.waiting = true, e.waiting[1:]
-		return copy(p, clearAndEnter), nil
+		return copy(p, enter), nil
 	}
 	n := bytes.IndexByte(e.waiting, ctrlC) // what was typed before belongs to the line before
 	if n < 0 {

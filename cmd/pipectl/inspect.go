@@ -22,7 +22,8 @@ import (
 
 // inspectCommand is the state of pipectl inspect.
 type inspectCommand struct {
-	json bool
+	model modelFlag
+	json  bool
 }
 
 func newInspect() *cobra.Command {
@@ -33,7 +34,8 @@ func newInspect() *cobra.Command {
 		Long: `Inspect shows what a GGUF file says of its model: metadata, tensors and their
 types, the blocks that a pass would stream, the vocabulary, the chat template,
 and all that would keep it from running. It reads no weights, and works on files
-that cannot run. Without FILE it shows the demo model.`,
+that cannot run. FILE may come with -m too;
+without it, it is the demo model.`,
 		Example: `  pipectl inspect model.gguf
   pipectl inspect model.gguf --json | jq '.blocks[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -43,22 +45,26 @@ that cannot run. Without FILE it shows the demo model.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var m modelFlag
 			if len(args) > 0 {
-				if m = modelFlag(args[0]); m == "" {
+				switch {
+				case i.model != "":
+					return usagef("-m %s and %q: one file at a time", i.model, args[0])
+				case args[0] == "":
 					return usagef("no file name")
 				}
+				i.model = modelFlag(args[0])
 			}
-			return i.run(cmd.OutOrStdout(), m)
+			return i.run(cmd.OutOrStdout())
 		},
 		ValidArgsFunction: cobra.FixedCompletions([]string{"gguf"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
+	i.model.add(cmd)
 	cmd.Flags().BoolVar(&i.json, "json", false, "write it as a JSON object")
 	return cmd
 }
 
-func (i *inspectCommand) run(w io.Writer, m modelFlag) error {
-	path, release, err := m.file()
+func (i *inspectCommand) run(w io.Writer) error {
+	path, release, err := i.model.file()
 	if err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (i *inspectCommand) run(w io.Writer, m modelFlag) error {
 		return withHint(err, openHints[:5])
 	}
 	r := inspect(f)
-	r.File = m.name()
+	r.File = i.model.name()
 	if i.json {
 		return writeJSON(w, r)
 	}

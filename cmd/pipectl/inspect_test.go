@@ -23,6 +23,7 @@ func TestInspect(t *testing.T) {
 	var r inspection
 	decodeJSON(t, succeed(t, "", "inspect", "--json", demoModel), &r)
 	require.Equal(t, demoModel, r.File)
+	require.Equal(t, succeed(t, "", "inspect", demoModel), succeed(t, "", "inspect", "-m", demoModel))
 	require.Empty(t, r.Problems)
 	require.Nil(t, r.Template)
 	require.Equal(t, 1024, r.Tokenizer.Tokens)
@@ -96,4 +97,5 @@ func TestInspectFails(t *testing.T) {
 	}
 	require.Equal(t, exitUsage, pipectl(t, "", "inspect", "").code, "a variable that is not set is not the demo")
 	require.Equal(t, exitUsage, pipectl(t, "", "inspect", "a", "b").code)
+	require.Equal(t, exitUsage, pipectl(t, "", "inspect", "-m", "a", "b").code)
 }
