@@ -35,10 +35,11 @@ type Meter struct {
 	record        *record // nil: nothing is recorded; set before the actor starts
 }
 
-// Counts is a moment's reading of a [Meter].
+// Counts is a moment's reading of a [Meter]. Blocks and Bytes are not in JSON where
+// they are 0: compute, which sends nothing on, has none.
 type Counts struct {
-	Blocks       int64         `json:"blocks"`
-	Bytes        int64         `json:"bytes"`
+	Blocks       int64         `json:"blocks,omitzero"`
+	Bytes        int64         `json:"bytes,omitzero"`
 	Working      time.Duration `json:"working_nanos"`
 	WaitingInput time.Duration `json:"waiting_input_nanos"`
 	WaitingRoom  time.Duration `json:"waiting_room_nanos"`

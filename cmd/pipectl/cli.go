@@ -55,6 +55,13 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
 		c.Flags().SortFlags = false
 		root.AddCommand(c)
 	}
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			_, _, err := root.Find(args)
+			return err
+		}
+	}
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SetIn(stdin)
 	root.SetOut(stdout)

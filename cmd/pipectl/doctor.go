@@ -177,11 +177,11 @@ func (d *doctorCommand) checkStorage(ctx context.Context, f *gguf.File, total in
 	probed(0, 1)
 	path := f.Paths[f.Largest()]
 	r, err := ioactor.Probe(ctx, path, ioactor.ProbeOptions{Time: time.Second})
-	probed(1, 1)
 	if err != nil {
 		d.add("storage", statusFail, "the file must be readable to its end", "%v", err)
 		return nil
 	}
+	probed(1, 1)
 	const (
 		slow   = 200e6    // less than a hard disk of today
 		enough = 16 << 20 // to tell anything by: at least a large read

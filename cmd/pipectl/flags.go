@@ -119,7 +119,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	f.cmd = cmd
 	flags := cmd.Flags()
 	f.model.add(cmd)
-	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", pipeline.ParseMemory)
+	addParsed(flags, &f.memory, "memory", "", "let the process take at most `SIZE`: 6GiB, 60% of the model, or floor for the least that works (default what is available)", parseMemory)
 	addParsed(flags, &f.buffers, "buffers", "", "`N` slots for blocks: one computes while the others load; without --memory nothing else stays in memory (default as planned)", between(1, pipeline.MaxBuffers))
 	addParsed(flags, &f.unit, "unit", "", "stream a `UNIT` at a time, layer or tensor: a layer needs larger slots, a tensor more reads (default as planned)", func(s string) (model.Unit, error) {
 		if u := model.Unit(s); u == model.UnitLayer || u == model.UnitTensor {
@@ -138,7 +138,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	flags.Lookup("mmap").NoOptDefVal = string(mmapCopy)
 	addParsed(flags, &f.hint, "hint", "", "tell the kernel what is read: `HINT` is none, fadvise or willneed (default none)", ioactor.ParseHint)
 	addParsed(flags, &f.threads, "threads", "", "`N` threads compute (default one for each CPU)", between(1, pipeline.MaxThreads))
-	addParsed(flags, &f.context, "ctx", "", "room for `N` tokens, prompt and text (default what the model was made for, at most 4096)", atLeast(1))
+	addParsed(flags, &f.context, "ctx", "", "room for `N` tokens, prompt and text (default what the model was made for, at most 4096, and less if --memory has no room for that)", atLeast(1))
 	addParsed(flags, &f.kv, "kv", "", "number `FORMAT` of the KV cache, f16 or f32 (default f16)", func(s string) (compute.KVType, error) {
 		if kv := compute.KVType(s); kv == compute.KVF16 || kv == compute.KVF32 {
 			return kv, nil
@@ -296,6 +296,14 @@ func flagError(err error) error {
 		}
 	}
 	return fmt.Errorf("invalid argument %q for %q flag: %s", invalid.GetValue(), "--"+invalid.GetFlag().Name, says)
+}
+
+// parseMemory refuses a ceiling whose unit was forgotten.
+func parseMemory(s string) (pipeline.Memory, error) {
+	if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 && n < 1<<20 {
+		return pipeline.Memory{}, fmt.Errorf("%s bytes are too few: give a unit, as in %sGiB", s, s)
+	}
+	return pipeline.ParseMemory(s)
 }
 
 // atLeast parses integers from least on.

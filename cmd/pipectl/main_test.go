@@ -152,6 +152,8 @@ func TestUsage(t *testing.T) {
 		want []string // in the message
 	}{
 		"unknown command":           {[]string{"rnu"}, []string{`unknown command "rnu"`, "Did you mean", "\trun"}},
+		"help for no command":       {[]string{"help", "nosuch"}, []string{`unknown command "nosuch"`}},
+		"unit forgotten":            {[]string{"run", "--memory", "6"}, []string{"6 bytes", "6GiB"}},
 		"unknown flag":              {[]string{"run", "--bufers", "3"}, []string{"--bufers", "pipectl run -h"}},
 		"operand of run":            {[]string{"run", "Hello"}, []string{`"Hello"`, "hint: give the prompt with -p"}},
 		"no buffers":                {[]string{"run", "--buffers", "0"}, []string{`"--buffers"`, "at least 1"}},

@@ -22,7 +22,7 @@ type progressFlag string
 const progressJSON progressFlag = "json"
 
 func (f *progressFlag) add(cmd *cobra.Command) {
-	addParsed(cmd.Flags(), f, "progress", "", "show progress as `FORM` json: lines on standard error, each an object with phase, done, total, unit, seconds and left_seconds (default a bar on a terminal)", func(s string) (progressFlag, error) {
+	addParsed(cmd.Flags(), f, "progress", "", "show progress as `FORM` json: lines on standard error, each an object (default a bar on a terminal)", func(s string) (progressFlag, error) {
 		if p := progressFlag(s); p == progressJSON {
 			return p, nil
 		}

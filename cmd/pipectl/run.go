@@ -159,7 +159,7 @@ func (r *runCommand) write(ctx context.Context, e *pipeline.Engine, report *runR
 		}
 		return errors.Join(err, writeJSON(r.stdout, report))
 	}
-	if report.PromptTokens > 0 { // else it failed before there was anything to count
+	if report.PrefetchHits+report.PrefetchMisses > 0 { // else it failed before there was anything to count
 		report.write(r.stderr, r.generate.Temperature == 0)
 	}
 	return err
