@@ -147,7 +147,7 @@ func (d *doctorCommand) checkModel(ctx context.Context, path string, options []p
 	for i := range f.Tensors {
 		total += f.Tensors[i].Size
 	}
-	d.add("file", statusOK, "", "%s, %d tensors of %s, each complete", fileCount(len(f.Paths)), len(f.Tensors), size(total))
+	d.add("file", statusOK, "", "%s, %d tensors of %s, each complete", counted(len(f.Paths), "file"), len(f.Tensors), size(total))
 
 	m, err := model.New(f)
 	if err != nil {

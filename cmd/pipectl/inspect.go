@@ -311,7 +311,7 @@ func (r *inspection) write(w io.Writer) error {
 		order = "big-endian"
 	}
 	line("file", r.File)
-	line("format", fmt.Sprintf("GGUF %d, %s, %s in %s, %d tensors, %s parameters", r.Version, order, size(r.Bytes), fileCount(r.Shards), len(r.Tensors), amount(r.Parameters)))
+	line("format", fmt.Sprintf("GGUF %d, %s, %s in %s, %d tensors, %s parameters", r.Version, order, size(r.Bytes), counted(r.Shards, "file"), len(r.Tensors), amount(r.Parameters)))
 	if p := r.Params; p != nil {
 		line("model", fmt.Sprintf("%s %q: %d layers of width %d, feed-forward %d, %d heads and %d of keys, context %d, vocabulary %d",
 			p.Arch, p.Name, p.Layers, p.Dim, p.FFN, p.Heads, p.KVHeads, p.Context, p.Vocab))

@@ -151,7 +151,7 @@ func (m *measurement) run(ctx context.Context) error {
 	done, err := m.measure(ctx)
 	if err != nil {
 		if done > 0 {
-			fmt.Fprintf(m.stderr, "after %d chunks: perplexity %.4f\n", done, m.perplexity())
+			fmt.Fprintf(m.stderr, "after %s: perplexity %.4f\n", counted(done, "chunk"), m.perplexity())
 		}
 		return err
 	}
@@ -164,7 +164,7 @@ func (m *measurement) run(ctx context.Context) error {
 		return writeJSON(m.stdout, r)
 	}
 	_, err = fmt.Fprintf(m.stdout, "perplexity %.4f +/- %.4f, over %d tokens in %d chunks of %d\n", r.Perplexity, r.Error, r.Scored, r.Chunks, r.Context)
-	fmt.Fprintf(m.stderr, "%s, %d passes, %s read\n", duration(r.Seconds), r.Passes, size(r.BytesRead))
+	fmt.Fprintf(m.stderr, "%s, %s, %s read\n", duration(r.Seconds), counted(r.Passes, "pass"), size(r.BytesRead))
 	return err
 }
 

@@ -216,7 +216,7 @@ func TestOutputFails(t *testing.T) {
 			var stderr bytes.Buffer
 			failing := writerFunc(func([]byte) (int, error) { return 0, tc.err })
 			require.Equal(t, tc.code, run(t.Context(), []string{"run", "--temp", "0"}, strings.NewReader(""), failing, &stderr))
-			require.Contains(t, stderr.String(), "generated   1 tokens, - tokens/s, stopped early\n")
+			require.Contains(t, stderr.String(), "generated   1 token, - tokens/s, stopped early\n")
 			_, after, _ := strings.Cut(stderr.String(), "\nseed        none, greedy\n")
 			require.Equal(t, tc.want, after)
 		})

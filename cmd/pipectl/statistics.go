@@ -30,14 +30,14 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 		}
 		return s
 	}
-	line("prompt", "%d tokens, %s to the first token", r.PromptTokens, known(r.FirstTokenSeconds, duration(r.FirstTokenSeconds)))
-	line("generated", "%d tokens, %s tokens/s, %s", r.GeneratedTokens, known(r.TokensPerSecond, count(r.TokensPerSecond)), cmp.Or(stopReasons[r.StopReason], r.StopReason))
-	line("prefetch", "%d hits, %d misses, stalled for %s (%.1f %%)", r.PrefetchHits, r.PrefetchMisses, duration(r.StallSeconds), 100*r.StallShare)
+	line("prompt", "%s, %s to the first token", counted(r.PromptTokens, "token"), known(r.FirstTokenSeconds, duration(r.FirstTokenSeconds)))
+	line("generated", "%s, %s tokens/s, %s", counted(r.GeneratedTokens, "token"), known(r.TokensPerSecond, count(r.TokensPerSecond)), cmp.Or(stopReasons[r.StopReason], r.StopReason))
+	line("prefetch", "%s, %s, stalled for %s (%.1f %%)", counted(r.PrefetchHits, "hit"), counted(r.PrefetchMisses, "miss"), duration(r.StallSeconds), 100*r.StallShare)
 	share := ""
 	if r.DeviceBytesPerSecond > 0 {
 		share = fmt.Sprintf(", %.0f %% of the device", 100*r.ReadBytesPerSecond/r.DeviceBytesPerSecond)
 	}
-	line("read", "%s in %d passes, %s a pass, %s%s (%s, buffers: %d)", size(r.BytesRead), r.Passes, size(int64(r.BytesPerPass)), known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
+	line("read", "%s in %s, %s a pass, %s%s (%s, buffers: %d)", size(r.BytesRead), counted(r.Passes, "pass"), size(int64(r.BytesPerPass)), known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
 	ceiling := ""
 	if r.CeilingBytes > 0 {
 		ceiling = " of " + size(r.CeilingBytes)

@@ -159,11 +159,7 @@ type gantt struct {
 func (g *gantt) write(w io.Writer, passes int) {
 	r := g.report
 	seconds := func(d time.Duration) string { return duration(d.Seconds()) }
-	tokens := "tokens"
-	if r.Pass.Tokens == 1 {
-		tokens = "token"
-	}
-	fmt.Fprintf(w, "pass %d (of %d recorded): %d %s in %s\n\n", r.Pass.Number, passes, r.Pass.Tokens, tokens, seconds(r.Pass.Time()))
+	fmt.Fprintf(w, "pass %d (of %d recorded): %s in %s\n\n", r.Pass.Number, passes, counted(r.Pass.Tokens, "token"), seconds(r.Pass.Time()))
 	begin, end := "0 s", seconds(r.Pass.Time())
 	pad := max(1, g.width-utf8.RuneCountInString(begin)-utf8.RuneCountInString(end))
 	fmt.Fprintf(w, "%*s%s%s%s  working\n", ganttLabel, "", begin, strings.Repeat(" ", pad), end)

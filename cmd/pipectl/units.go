@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -49,10 +50,14 @@ func duration(seconds float64) string {
 	return scaled(seconds*1e6, 1000, "µs", "ms")
 }
 
-// fileCount writes of how many files a model is.
-func fileCount(n int) string {
-	if n == 1 {
-		return "1 file"
+// counted writes how many of what noun names there are.
+func counted[N int | int64](n N, noun string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "s"):
+		noun += "es"
+	default:
+		noun += "s"
 	}
-	return fmt.Sprintf("%d files", n)
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -30,3 +30,9 @@ func TestUnits(t *testing.T) {
 		require.Equal(t, tc.want, tc.got)
 	}
 }
+
+func TestCounted(t *testing.T) {
+	require.Equal(t, "0 tokens", counted(0, "token"))
+	require.Equal(t, "1 pass", counted(1, "pass"))
+	require.Equal(t, "2 passes", counted(int64(2), "pass"))
+}
