@@ -201,7 +201,7 @@ func (t *talk) setSystem(text string) {
 func (t *talk) showStats() {
 	fmt.Fprintf(t.stderr, "%-12s%d of %d tokens\n", "context", t.session.Len(), t.engine.Plan().Context)
 	if t.last != nil {
-		t.last.write(t.stderr, t.generate.Temperature == 0)
+		t.last.write(t.stderr)
 	}
 }
 
@@ -237,7 +237,7 @@ func (t *talk) answer(ctx context.Context, text string) error {
 	}
 	ctx, stop := t.stoppable(ctx)
 	defer stop()
-	t.last = &runReport{Model: t.chatCommand.engine.model.name(), Seed: t.generate.Seed}
+	t.last = &runReport{Model: t.chatCommand.engine.model.name(), Seed: t.generate.seed()}
 	c := t.generate.config()
 	c.Tokens, c.Session, c.Stats = tokens, t.session, &t.last.GenStats
 	progress := t.progress.start(t.stderr)

@@ -104,7 +104,7 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 	if n := r.generate.predict; n > 0 && !r.chat { // what a template adds is not known before the model is open
 		need = append(need, pipeline.WithContextForPrompt(r.prompt, n))
 	}
-	report := &runReport{Model: r.engine.model.name(), Seed: r.generate.Seed}
+	report := &runReport{Model: r.engine.model.name(), Seed: r.generate.seed()}
 	written := false
 	err := r.engine.use(func(e *pipeline.Engine) error {
 		written = true
@@ -160,7 +160,7 @@ func (r *runCommand) write(ctx context.Context, e *pipeline.Engine, report *runR
 		return errors.Join(err, writeJSON(r.stdout, report))
 	}
 	if report.PrefetchHits+report.PrefetchMisses > 0 { // else it failed before there was anything to count
-		report.write(r.stderr, r.generate.Temperature == 0)
+		report.write(r.stderr)
 	}
 	return err
 }

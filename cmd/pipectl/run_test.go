@@ -45,6 +45,7 @@ func TestGreedy(t *testing.T) {
 			var r runReport
 			decodeJSON(t, out, &r)
 			require.Contains(t, out, `"compute":{"working_nanos":`, "it counts no blocks")
+			require.Nil(t, r.Seed, "greedy")
 			require.Equal(t, stop, r.StopReason)
 			if stop == "end" {
 				require.Equal(t, want, demo.Prompt+r.Text)
@@ -112,7 +113,7 @@ func TestSeed(t *testing.T) {
 	}
 	drawn := report()
 	require.Equal(t, "demo", drawn.Model)
-	again := report("--seed", fmt.Sprint(drawn.Seed), "-m", demoModel, "-p", demo.Prompt)
+	again := report("--seed", fmt.Sprint(*drawn.Seed), "-m", demoModel, "-p", demo.Prompt)
 	require.Equal(t, drawn.Seed, again.Seed)
 	require.Equal(t, drawn.Text, again.Text, "the seed in the report gives the text again")
 	require.Equal(t, demoModel, again.Model)

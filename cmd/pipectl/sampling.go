@@ -85,6 +85,14 @@ func (g *generateFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// seed is what the choice depends on; nil if there is none.
+func (g *generateFlags) seed() *uint64 {
+	if g.Temperature == 0 {
+		return nil
+	}
+	return &g.Seed
+}
+
 // config is what to generate with; the prompt is missing.
 func (g *generateFlags) config() pipeline.GenConfig {
 	return pipeline.GenConfig{MaxTokens: max(g.predict, 0), Stop: g.stop, Sampling: g.Config}

@@ -10,14 +10,14 @@ import (
 
 // A runReport is what pipectl run --json writes.
 type runReport struct {
-	Model string `json:"model"`
-	Seed  uint64 `json:"seed"`
+	Model string  `json:"model"`
+	Seed  *uint64 `json:"seed,omitempty"` // nil for a greedy run, which has no use for one
 	pipeline.GenStats
 	Error string `json:"error,omitempty"` // why it failed
 }
 
-// write writes the statistics for people. A greedy run has no use for the seed.
-func (r *runReport) write(w io.Writer, greedy bool) {
+// write writes the statistics for people.
+func (r *runReport) write(w io.Writer) {
 	if isTerminal(w) {
 		fmt.Fprintln(w)
 	}
@@ -47,10 +47,10 @@ func (r *runReport) write(w io.Writer, greedy bool) {
 	for _, note := range r.Notes {
 		line("note", "%s", note)
 	}
-	if greedy {
+	if r.Seed == nil {
 		line("seed", "none, greedy")
 	} else {
-		line("seed", "%d", r.Seed)
+		line("seed", "%d", *r.Seed)
 	}
 }
 
