@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 
@@ -79,6 +80,9 @@ func (p *planCommand) run(cmd *cobra.Command) (err error) {
 		if report.More, err = plan.More(1 << 30); err != nil {
 			return err
 		}
+	}
+	if ctx := cmd.Context(); ctx.Err() != nil { // planning once more hears of nothing
+		return context.Cause(ctx)
 	}
 	if p.json {
 		return writeJSON(cmd.OutOrStdout(), report)

@@ -175,6 +175,7 @@ func TestInterruptedRun(t *testing.T) {
 	require.Equal(t, exitInterrupted, run(ctx, args, strings.NewReader(""), cancelling, &stderr))
 	require.True(t, strings.HasPrefix(stdout.String(), " there was a cheerful"), stdout.String())
 	require.Contains(t, stderr.String(), " tokens/s, stopped early\n")
+	require.NotContains(t, stderr.String(), " a pass", "one was not finished")
 	require.True(t, strings.HasSuffix(stderr.String(), "\npipectl: interrupted\n"), stderr.String())
 }
 

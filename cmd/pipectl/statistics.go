@@ -37,7 +37,11 @@ func (r *runReport) write(w io.Writer) {
 	if r.DeviceBytesPerSecond > 0 {
 		share = fmt.Sprintf(", %.0f %% of the device", 100*r.ReadBytesPerSecond/r.DeviceBytesPerSecond)
 	}
-	line("read", "%s in %s, %s a pass, %s%s (%s, buffers: %d)", size(r.BytesRead), counted(r.Passes, "pass"), size(int64(r.BytesPerPass)), known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
+	each := ""
+	if r.StopReason != "cancelled" && r.StopReason != "error" { // a pass that was begun was read for too
+		each = size(int64(r.BytesPerPass)) + " a pass, "
+	}
+	line("read", "%s in %s, %s%s%s (%s, buffers: %d)", size(r.BytesRead), counted(r.Passes, "pass"), each, known(r.ReadBytesPerSecond, bandwidth(r.ReadBytesPerSecond)), share, r.Backend, r.Buffers)
 	ceiling := ""
 	if r.CeilingBytes > 0 {
 		ceiling = " of " + size(r.CeilingBytes)
