@@ -72,7 +72,7 @@ func TestRunText(t *testing.T) {
 	require.True(t, strings.HasPrefix(o.stdout, " there was a cheerful child"), o.stdout)
 	for _, want := range []string{
 		"prompt      5 tokens, ", " to the first token\n", "generated   12 tokens, ", " tokens/s, as many as -n allows\n",
-		" hits, ", " misses, stalled for ", "MiB in 12 passes, ", "memory      ", "limited by  ", "seed        none",
+		" hit", " miss", ", stalled for ", "MiB in 12 passes, ", "memory      ", "limited by  ", "seed        none",
 	} {
 		require.Contains(t, o.stderr, want)
 	}
