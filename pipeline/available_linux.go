@@ -12,23 +12,26 @@ import (
 // availableMemory returns how large this process may become, and what sets the
 // limit: the free memory of the machine or the limit of a control group above
 // the process, whichever is less. Page cache does not count as used: the kernel
-// gives it up. root is "/" but in tests. hard says that it is a group's: the kernel
-// ends a process that wants more. ok is false if nothing is known.
-func availableMemory(root string) (n int64, source string, hard, ok bool) {
+// gives it up. root is "/" but in tests.
+func availableMemory(root string) (a available) {
 	own := ownMemory(root)
 	if free, found := field(filepath.Join(root, "proc/meminfo"), "MemAvailable:"); found {
-		n, source, ok = free<<10+own, "free memory of the machine", true
+		a = available{bytes: free<<10 + own, source: "free memory of the machine", known: true}
 	}
 	for _, g := range controlGroups(root) {
 		limit, used := g.memory()
 		if limit <= 0 {
 			continue
 		}
-		if room := max(limit-used, 0) + own; !ok || room < n {
-			n, source, hard, ok = min(room, limit), "limit of control group "+g.name, true, true
+		room, name := min(max(limit-used, 0)+own, limit), "limit of control group "+g.name
+		if a.group == "" || room < a.room {
+			a.group, a.room = name, room
+		}
+		if !a.known || room < a.bytes {
+			a.bytes, a.source, a.known = room, name, true
 		}
 	}
-	return n, source, hard, ok
+	return a
 }
 
 // ownMemory is what the process has taken that is not the page cache's.

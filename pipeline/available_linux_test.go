@@ -74,18 +74,18 @@ func TestAvailableMemory(t *testing.T) {
 		}), 1000000*kib + 40*kib, "machine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			n, source, hard, ok := availableMemory(machine(t, tc.files))
-			require.True(t, ok)
-			require.Equal(t, tc.want, n)
-			require.Contains(t, source, tc.source)
-			require.Equal(t, tc.source != "machine", hard)
+			a := availableMemory(machine(t, tc.files))
+			require.True(t, a.known)
+			require.Equal(t, tc.want, a.bytes)
+			require.Contains(t, a.source, tc.source)
+			_, limited := tc.files["proc/self/cgroup"]
+			require.Equal(t, limited, a.group != "")
 		})
 	}
-	_, _, _, ok := availableMemory(t.TempDir())
-	require.False(t, ok)
-	n, _, _, ok := availableMemory("/")
-	require.True(t, ok)
-	require.Positive(t, n)
+	require.False(t, availableMemory(t.TempDir()).known)
+	a := availableMemory("/")
+	require.True(t, a.known)
+	require.Positive(t, a.bytes)
 }
 
 // A control group's limit holds, whatever was asked for: the kernel would end the
@@ -117,10 +117,16 @@ func TestPlanWithinControlGroup(t *testing.T) {
 		require.Contains(t, p.Source, "control group /a")
 		require.Contains(t, p.Warning, "are more than the limit of control group /a leaves")
 	}
-	p, err := plan(MemoryBytes(1<<30 + 1<<20)) // which the reserve keeps
+	p, err := plan(MemoryBytes(1<<30 + 1<<20)) // too little to speak of
 	require.NoError(t, err)
-	require.EqualValues(t, 1<<30+1<<20, p.Ceiling)
+	require.EqualValues(t, 1<<30, p.Ceiling)
 	require.Empty(t, p.Warning)
+
+	// Also where the machine itself has less free.
+	require.NoError(t, os.WriteFile(filepath.Join(root, "proc/meminfo"), []byte("MemAvailable: 900000 kB\n"), 0o666))
+	p, err = plan(MemoryBytes(2 << 30))
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<30, p.Ceiling)
 	_, err = plan(MemoryBytes(100 << 20))
 	require.ErrorContains(t, err, "as asked for")
 

@@ -232,14 +232,23 @@ func (p *planner) plan(ctx context.Context) (*Plan, error) {
 	return plan, nil
 }
 
+// available is how large the process may become.
+type available struct {
+	known  bool
+	bytes  int64
+	source string // what sets the limit
+	room   int64  // in the control group that has the least of it
+	group  string // "" if there is none with a limit
+}
+
 // limits finds the ceiling. root is "/" but in tests.
 func (p *planner) limits(root string) error {
-	available, source, hard, known := availableMemory(root)
-	p.available = available
+	a := availableMemory(root)
+	p.available = a.bytes
 	m := p.config.memory
 	if !p.config.planned { // no ceiling, but what cannot be is refused all the same
-		if known && p.leastNeed() > available {
-			return &MemoryError{Ceiling: available, Source: source, Floor: p.floor()}
+		if a.known && p.leastNeed() > a.bytes {
+			return &MemoryError{Ceiling: a.bytes, Source: a.source, Floor: p.floor()}
 		}
 		return nil
 	}
@@ -251,12 +260,15 @@ func (p *planner) limits(root string) error {
 		p.ceiling, p.source = int64(m.share*float64(files)), fmt.Sprintf("%g%% of the model's %s", 100*m.share, mib(files))
 	case m.bytes > 0:
 		p.ceiling, p.source = m.bytes, "as asked for"
-	case known:
-		p.ceiling, p.source = available, source
+	case a.known:
+		p.ceiling, p.source = a.bytes, a.source
 	}
-	if hard && p.ceiling-reserve > available {
-		p.lowered = fmt.Sprintf("%s (%s) are more than the %s leaves", mib(p.ceiling), p.source, source)
-		p.ceiling, p.source = available, source
+	if a.group != "" && p.ceiling > a.room {
+		// What else is in the group takes a little of a limit that was asked for.
+		if p.ceiling-reserve > a.room {
+			p.lowered = fmt.Sprintf("%s (%s) are more than the %s leaves", mib(p.ceiling), p.source, a.group)
+		}
+		p.ceiling, p.source = a.room, a.group
 	}
 	if p.ceiling > 0 && p.ceiling < p.leastNeed() {
 		return &MemoryError{Ceiling: p.ceiling, Source: p.source, Floor: p.floor()}
