@@ -16,8 +16,8 @@ const (
 // Rate measures how many bytes a second b loads of a file of that size, the first
 // that it was opened with: regions of it in random order, each timed once. If
 // twice, each is loaded once before it is timed, so that what it measures is the
-// page cache; a file of a single region always is. It takes some 8 MiB, and leaves
-// b open.
+// page cache; the region of a small file, which has but one, always is. It takes
+// some 8 MiB, and leaves b open.
 func Rate(ctx context.Context, b Backend, size int64, twice bool) (float64, error) {
 	region := min(maxRegion, max(1, size))
 	slots, err := ring.New(1, region+2*Align, 0)
@@ -42,8 +42,10 @@ func Rate(ctx context.Context, b Backend, size int64, twice bool) (float64, erro
 	}
 	var bytes int64
 	var took time.Duration
-	for start := time.Now(); len(order) > 0 && time.Since(start) < rateTime && bytes < rateBytes; order = order[1:] {
-		at := int64(order[0]) * region
+	// One at least, whatever the clock says.
+	start := time.Now()
+	for i := 0; i == 0 || i < len(order) && time.Since(start) < rateTime && bytes < rateBytes; i++ {
+		at := int64(order[i]) * region
 		if twice {
 			if err := load(at); err != nil {
 				return 0, err
