@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/layerpipe/layerpipe/compute/vec"
+	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/tokenizer"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
@@ -112,6 +113,9 @@ func (p *perplexityCommand) run(cmd *cobra.Command) error {
 	// The plan is made with what the process takes now: not with garbage.
 	debug.FreeOSMemory()
 	return p.engine.use(func(e *pipeline.Engine) error {
+		if rows := e.Model().Vocab; m.vocabulary > rows {
+			return fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", p.engine.model.name(), model.ErrModel, m.vocabulary, rows)
+		}
 		m.engine = e
 		return m.run(cmd.Context())
 	}, pipeline.WithoutTokenizer(), pipeline.WithSessions(batch), pipeline.WithLogits(batch*m.rows()))
@@ -135,12 +139,14 @@ func (p *perplexityCommand) read(cmd *cobra.Command) (string, error) {
 // A measurement is one run.
 type measurement struct {
 	*perplexityCommand
-	engine *pipeline.Engine
-	chunk  int
-	tokens []int32
-	starts []int // where chunks begin in tokens
-	first  int   // token of a chunk whose successor is the first that is scored
-	bos    int32 // what every chunk begins with, or -1
+	engine     *pipeline.Engine
+	chunk      int
+	tokens     []int32 // of all chunks
+	total      int     // tokens of the text
+	vocabulary int
+	starts     []int // where chunks begin in tokens
+	first      int   // token of a chunk whose successor is the first that is scored
+	bos        int32 // what every chunk begins with, or -1
 
 	scored       int
 	sum, squares float64 // of the surprises
@@ -157,7 +163,7 @@ func (m *measurement) run(ctx context.Context) error {
 	}
 	stats := m.engine.Stats()
 	r := perplexityReport{
-		Model: m.perplexityCommand.engine.model.name(), Perplexity: m.perplexity(), Error: m.deviation(), Tokens: len(m.tokens), Scored: m.scored,
+		Model: m.perplexityCommand.engine.model.name(), Perplexity: m.perplexity(), Error: m.deviation(), Tokens: m.total, Scored: m.scored,
 		Chunks: len(m.starts), Context: m.chunk, Stride: m.step(), Passes: stats.Passes, BytesRead: stats.BytesRead, Seconds: time.Since(start).Seconds(),
 	}
 	if m.json {
@@ -200,6 +206,8 @@ func (m *measurement) cut(cmd *cobra.Command) error {
 	if len(m.starts) == 0 {
 		return hintedError{fmt.Errorf("a text of %d tokens makes no chunk of %d", len(m.tokens), m.chunk), "take a longer text, or lower --ctx"}
 	}
+	m.total, m.vocabulary = len(m.tokens), tok.Size()
+	m.tokens = slices.Clone(m.tokens[:m.starts[len(m.starts)-1]+m.chunk]) // what --chunks leaves out need not stay
 	return nil
 }
 

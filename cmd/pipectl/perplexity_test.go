@@ -100,10 +100,10 @@ func TestPerplexity(t *testing.T) {
 
 // The tokens of a long text are there before the plan, which leaves room for them.
 func TestPerplexityPlansForItsText(t *testing.T) {
-	floor := func(text string) float64 {
+	floor := func(text string, args ...string) float64 {
 		path := filepath.Join(t.TempDir(), "text")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
-		cmd := program(t, "perplexity", "--ctx", "32", "--chunks", "1", "--memory", "1MiB", "-f", path)
+		cmd := program(t, append([]string{"perplexity", "--ctx", "32", "--batch", "1", "--memory", "1MiB", "-f", path}, args...)...)
 		out, err := cmd.CombinedOutput()
 		require.Error(t, err)
 		found := regexp.MustCompile(`needs at least (\d+) MiB`).FindSubmatch(out)
@@ -115,6 +115,7 @@ func TestPerplexityPlansForItsText(t *testing.T) {
 	const tokens = 6 << 20 // of 4 bytes
 	short, long := floor(strings.Repeat("\n", 100)), floor(strings.Repeat("\n", tokens))
 	require.Greater(t, long-short, 16.0)
+	require.Greater(t, long-floor(strings.Repeat("\n", tokens), "--chunks", "1"), 16.0, "tokens of no chunk do not stay")
 }
 
 func TestPerplexityFails(t *testing.T) {
