@@ -158,8 +158,8 @@ func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, o tokeni
 }
 
 // unlessEnded does f, which knows no context, and waits for its end. If ctx ends
-// first, f is left behind and the cause returned: the process ends soon, and what
-// f writes must not be read.
+// first, f is left behind and the cause returned: what f writes must not be read,
+// and what it holds then, it must give back itself.
 func unlessEnded(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	go func() {

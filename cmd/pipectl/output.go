@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -86,7 +88,11 @@ func target(path string) string {
 
 // createTemp creates the file that becomes path when it is whole.
 func createTemp(path string) (*os.File, error) {
-	f, err := os.OpenFile(fmt.Sprintf("%s.%d.tmp", path, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	var f *os.File
+	err := fs.ErrExist
+	for try := 0; errors.Is(err, fs.ErrExist) && try < 10; try++ { // a killed process may have left one
+		f, err = os.OpenFile(fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
@@ -108,7 +114,11 @@ func openSpecial(ctx context.Context, path string) (*os.File, error) {
 func open(ctx context.Context, path string, flag int) (*os.File, error) {
 	var f *os.File
 	var err error
-	if left := unlessEnded(ctx, func() { f, err = os.OpenFile(path, flag, 0) }); left != nil {
+	if left := unlessEnded(ctx, func() {
+		if f, err = os.OpenFile(path, flag, 0); err == nil && ctx.Err() != nil {
+			err = errors.Join(context.Cause(ctx), f.Close()) // whoever wanted it is gone
+		}
+	}); left != nil {
 		return nil, left
 	}
 	return f, err
