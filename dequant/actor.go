@@ -30,8 +30,8 @@ type Actor struct {
 
 // Run prepares blocks until In is closed, ctx ends, or a block cannot be
 // prepared. Then slots may still be on In: it does not wait for the reader, which
-// goes on until it hears of the failure. Who started both drains In when they have
-// ended.
+// goes on until it hears of the failure. Whoever started both must drain In once
+// they have ended.
 func (a *Actor) Run(ctx context.Context) error {
 	a.Meter.Enter(stage.Working)
 	defer a.Meter.Stop()

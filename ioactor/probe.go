@@ -322,7 +322,7 @@ func source(path, note string, fromStorage float64, counted bool) (device bool, 
 	kind := MemoryFS(path)
 	switch {
 	case kind != "":
-		return false, fmt.Sprintf("%s is in memory (%s), which says nothing about a disk: on one the file would take none", path, kind)
+		return false, fmt.Sprintf("%s is in memory (%s), which says nothing about a disk; on one, the file itself would take no memory", path, kind)
 	case note != "" && counted && fromStorage < 0.5:
 		return false, note + ", where most of it was already"
 	case note != "":

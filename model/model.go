@@ -220,9 +220,10 @@ const (
 	UnitTensor Unit = "tensor" // each matrix by itself, large ones in bands of rows: smaller slots
 )
 
-// maxBand is the most of a matrix that is streamed at once in [UnitTensor]: with
-// the rest of its first and last page it fills eight huge pages, which is as much
-// as a device wants to be asked for at a time.
+// maxBand is the most of a matrix that is streamed at once in [UnitTensor], and
+// what a head may have in [UnitLayer] where layers are smaller: with the rest of
+// its first and last page it fills eight huge pages, which is as much as a device
+// wants to be asked for at a time.
 const maxBand = 16<<20 - 8<<10
 
 // bandUnit is what the rows of a band are a multiple of: kernels take rows in

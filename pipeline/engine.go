@@ -30,7 +30,6 @@ type Engine struct {
 	group     *stage.Group
 	plan      *Plan
 	stream    *Stream
-	expands   bool // the dequantizer makes floats
 	pins      []*ring.Memory
 	rows      []ioactor.File // for rows of the embedding
 	passes    chan *compute.Pass
@@ -139,11 +138,7 @@ func (e *Engine) start(ctx context.Context) (err error) {
 	}
 	plan := e.plan
 	blocks := streamBlocks(e.model)
-	forms := tensors(e.model, c, plan.pinned)
-	for _, t := range slices.Concat(forms...) {
-		e.expands = e.expands || t.Form == dequant.Expand
-	}
-	layout, err := dequant.NewPlan(forms)
+	layout, err := dequant.NewPlan(tensors(e.model, c, plan.pinned))
 	if err != nil {
 		return err
 	}

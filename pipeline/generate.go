@@ -267,6 +267,6 @@ func (g *generation) finish(ctx context.Context, err error) {
 	if !g.first.IsZero() {
 		first, decode = g.first.Sub(g.start), end.Sub(g.first)
 	}
-	s.fill(g.engine.Stats().sub(g.before), g.engine.expands, end.Sub(g.start), first, decode)
+	s.fill(g.engine.Stats().sub(g.before), plan.ExpandedBytes > 0, end.Sub(g.start), first, decode)
 	*g.config.Stats = *s
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/layerpipe/layerpipe/compute"
@@ -81,8 +82,8 @@ func (p *planner) measureStorage(ctx context.Context, plan *Plan) error {
 }
 
 // measureCompute measures products with the types of weights that the model
-// mostly has, and making floats of those that need it. Nothing else of the plan has been taken yet, so half of what it may
-// take can be used for it.
+// mostly has, and making floats of those that need it. Nothing else of the plan
+// has been taken yet, so half of what it may take can be used for it.
 func (p *planner) measureCompute() {
 	room := int64(1) << 62
 	if p.ceiling > 0 {
@@ -97,17 +98,22 @@ func (p *planner) measureCompute() {
 		}
 	}
 	var all, products, expanded, expanding float64 // bytes and seconds of the types that are measured
+	float := sync.OnceValue(func() float64 { return compute.Rate(gguf.F32, p.config.threads, room) })
 	for t, n := range sizes {
+		kept := kernel.Supported(t) && !p.config.expand
+		if !kept {
+			expanded += float64(n)
+			expanding += float64(n) / dequant.Rate(t)
+		}
 		if n < total/20 {
 			continue
 		}
-		kept := kernel.Supported(t) && !p.config.expand
-		rate := compute.Rate(t, p.config.threads, room)
-		if !kept { // it is multiplied as float
+		var rate float64
+		if kept {
+			rate = compute.Rate(t, p.config.threads, room)
+		} else { // it is multiplied as float
 			const columns = 1 << 10 // a multiple of every block
-			rate = compute.Rate(gguf.F32, p.config.threads, room) * float64(t.RowBytes(columns)) / (4 * columns)
-			expanded += float64(n)
-			expanding += float64(n) / dequant.Rate(t)
+			rate = float() * float64(t.RowBytes(columns)) / (4 * columns)
 		}
 		if rate <= 0 {
 			return

@@ -47,13 +47,13 @@ const (
 	LimitStorage    Limiter = "storage"
 	LimitDequantize Limiter = "dequantizing"
 	LimitArithmetic Limiter = "arithmetic"
-	// LimitPinning is the dequantizer of a model that needs no floats: it fills the
-	// pinned blocks in the first pass, and does nothing later.
+	// LimitPinning is the dequantizer where no streamed block needs floats: it fills
+	// the pinned blocks in the first pass, and does nothing later.
 	LimitPinning Limiter = "pinning"
 )
 
 // limiter names the actor that worked longest: in a pipeline it is the one
-// that the others wait for. expands says that the dequantizer makes floats.
+// that the others wait for. expands says that the dequantizer makes floats for each pass.
 // Without a whole pass there is nothing to judge by.
 func (s Stats) limiter(expands bool) Limiter {
 	if s.Passes == 0 {
@@ -84,8 +84,8 @@ func (s Stats) overlapEfficiency() float64 {
 }
 
 // GenStats describes one generation: what the engine counted from its beginning to
-// its end, also for other sessions that were fed meanwhile. Rates are 0 where there was nothing to
-// measure.
+// its end, also for other sessions that were fed meanwhile. Rates are 0 where there
+// was nothing to measure.
 //
 // OverlapEfficiency is the time that storage, dequantizing or arithmetic alone
 // takes, the longest of them, divided by the time of the passes, in which compute

@@ -35,7 +35,7 @@ type StreamConfig struct {
 	// Hint is what [Pread] and [Mmap] tell the kernel. The zero value is nothing.
 	Hint ioactor.Hint
 	// Probe is what [ioactor.Probe] has measured on one of the files: [Direct] reads
-	// as it found best. Without it, it reads a block at a time.
+	// as it found best. Without a probe, Direct reads one block at a time.
 	Probe *ioactor.ProbeResult
 }
 

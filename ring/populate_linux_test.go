@@ -1,6 +1,7 @@
 package ring_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -30,9 +31,7 @@ func TestPopulate(t *testing.T) {
 	}
 	require.Greater(t, residentBytes(t)-before, int64(size-slack))
 	require.Equal(t, []byte{1, 2, 3}, []byte{b[0], b[size-1], b[30<<20]})
-	for _, x := range b[1<<20 : 2<<20] {
-		require.Zero(t, x)
-	}
+	require.Equal(t, size-3, bytes.Count(b, []byte{0}))
 
 	var none *ring.Memory
 	none.Populate(t.Context())

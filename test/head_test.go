@@ -18,8 +18,8 @@ import (
 // logits are those of models that have only a part of its rows, which need no
 // bands: more of them at once than fit in a tile, and one by one.
 func TestHeadInBands(t *testing.T) {
-	const vocab, part = 80_000, 30_000
-	path := synthetic(t, synth.Config{Shape: synth.Shape{Layers: 2, Dim: 256, FFN: 512, Heads: 4, KVHeads: 2, Vocab: vocab}, Type: "Q8_0"})
+	const vocab, part = 20_000, 7_500
+	path := synthetic(t, synth.Config{Shape: synth.Shape{Layers: 2, Dim: 1024, FFN: 512, Heads: 8, KVHeads: 4, Vocab: vocab}, Type: "Q8_0"})
 	tokens := make([]int32, 150)
 	for i := range tokens {
 		tokens[i] = int32(i*i*7) % part

@@ -36,7 +36,7 @@ const chatHelp = `/help          show this
 
 A line that ends with \ goes on in the next. Lines between """ and """ are one
 message. A message that begins with a slash is written with two. Ctrl-C stops
-an answer, or drops what is typed; twice in a row it ends the chat.
+an answer, or drops what is typed; twice at an empty prompt it ends the chat.
 `
 
 func newChat() *cobra.Command {

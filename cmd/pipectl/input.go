@@ -15,7 +15,7 @@ import (
 
 var (
 	errInterrupted = errors.New("interrupted") // Ctrl-C at a prompt
-	errDropped     = errors.New("dropped")     // Ctrl-C behind what is typed
+	errDropped     = errors.New("dropped")     // Ctrl-C after something was typed
 )
 
 // A lineReader reads lines of what a person, or a script, has to say.
@@ -44,8 +44,9 @@ func (r *lineReader) interactive() bool { return r.terminal != nil }
 
 // message returns what is said next: a line, several that end with a backslash
 // but for the last, what is pasted at once, or the lines between two """. The
-// error is io.EOF at the end, [errInterrupted] for Ctrl-C, [errDropped] if something
-// was typed before it, the cause of ctx, or that of reading. A read that ctx overtakes is left behind.
+// error is io.EOF at the end, [errInterrupted] for Ctrl-C, [errDropped] if
+// something was typed before it, the cause of ctx, or that of reading. A read that
+// ctx overtakes is left behind.
 func (r *lineReader) message(ctx context.Context) (string, error) {
 	var text strings.Builder
 	quoted := false

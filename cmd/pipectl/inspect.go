@@ -34,8 +34,8 @@ func newInspect() *cobra.Command {
 		Long: `Inspect shows what a GGUF file says of its model: metadata, tensors and their
 types, the blocks that a pass would stream, the vocabulary, the chat template,
 and all that would keep it from running. It reads no weights, and works on files
-that cannot run. FILE may come with -m too;
-without it, it is the demo model.`,
+that cannot run. FILE may also be given with -m; without either, it is the demo
+model.`,
 		Example: `  pipectl inspect model.gguf
   pipectl inspect model.gguf --json | jq '.blocks[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {

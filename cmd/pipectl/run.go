@@ -41,7 +41,7 @@ func newRun() *cobra.Command {
 		Short: "Continue a text",
 		Long: `Run continues a text. The text goes to standard output as it is generated, and
 statistics to standard error at the end. They say what kept the run from being
-faster: storage, dequantizing or arithmetic.
+faster: storage, dequantizing, arithmetic, or pinning the blocks that stay.
 
 The prompt comes from -p, or from standard input: at most 16 MiB, without the
 newline at the end. With --chat it is a message, and the model answers it: the
