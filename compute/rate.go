@@ -18,8 +18,9 @@ const (
 
 // Rate measures how many bytes of weights of type t so many threads multiply with
 // one column in a second, with the weights in memory as they are streamed. It
-// takes a tenth of a second or two, most of it for new memory, and at most the memory given, which it gives
-// back. It is 0 if t has no kernel or there is no room.
+// takes a tenth of a second or two, most of it for new memory, and at most the
+// memory given, which it gives back. It is 0 if t has no kernel or there is no
+// room.
 func Rate(t gguf.Type, threads int, memory int64) float64 {
 	if !kernel.Supported(t) {
 		return 0

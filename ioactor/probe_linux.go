@@ -25,7 +25,8 @@ func storageReads() (int64, bool) {
 }
 
 // MemoryFS returns the name of the file system of path if its files are in
-// memory, and "" if not or if the system does not tell. Direct reads of them work from Linux 6.6 on.
+// memory, and "" if not or if the system does not tell. Direct reads of them work
+// from Linux 6.6 on.
 func MemoryFS(path string) string {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil {

@@ -56,6 +56,14 @@ type Block struct {
 	Extents []Extent
 }
 
+// Bytes is how much of the files is read for b.
+func (b *Block) Bytes() (n int64) {
+	for _, e := range b.Extents {
+		n += e.Size
+	}
+	return n
+}
+
 // Placed is a tensor in a block.
 type Placed struct {
 	*gguf.Tensor
@@ -156,6 +164,15 @@ func (m *Model) takeTensors(a *architecture) error {
 	return missing
 }
 
+// CheckTokens returns an [ErrModel] if a vocabulary of n tokens is larger than m's
+// embedding.
+func (m *Model) CheckTokens(n int) error {
+	if n > m.Vocab {
+		return fmt.Errorf("%w: %d tokens and %d rows of embedding", ErrModel, n, m.Vocab)
+	}
+	return nil
+}
+
 // UsedBytes is how much of t one token is multiplied with: all, or of a tensor
 // that holds the experts of a layer those that the token chooses.
 func (m *Model) UsedBytes(t *gguf.Tensor) int64 {
@@ -254,12 +271,8 @@ func (m *Model) Cut(unit Unit) {
 	}
 	most := int64(maxBand)
 	if unit == UnitLayer { // the slots have room for a layer anyway
-		for _, b := range m.Blocks {
-			var n int64
-			for _, e := range b.Extents {
-				n += e.Size
-			}
-			most = max(most, n)
+		for i := range m.Blocks {
+			most = max(most, m.Blocks[i].Bytes())
 		}
 	}
 	m.addBands("output", m.Global.Output, most, false)

@@ -26,6 +26,24 @@ type storage struct {
 	inFlight int // loads at once, if that pays; 0 means 1
 }
 
+// asProbed reads as probe has found best, if there is one, with so many slots.
+func (s *storage) asProbed(probe *ioactor.ProbeResult, buffers int) {
+	if probe != nil {
+		s.direct = ioactor.DirectOptions{Chunk: probe.Chunk}
+	}
+	s.inFlight = loadsAtOnce(probe, buffers)
+}
+
+// loadsAtOnce is how many blocks are best read at once, with so many slots: one of
+// them is the consumer's. Without it two reads that began together end together,
+// and until the first block is done with there is nowhere to read to.
+func loadsAtOnce(probe *ioactor.ProbeResult, buffers int) int {
+	if probe == nil {
+		return 1
+	}
+	return max(1, min(probe.InFlight, buffers-1))
+}
+
 // The backends.
 var (
 	// Pread reads at positions, through the page cache: best for a model that

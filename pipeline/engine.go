@@ -114,8 +114,8 @@ func load(path string, c *config) (*model.Model, *tokenizer.Tokenizer, error) {
 		if tok, err = tokenizer.New(f.Metadata); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if n := tok.Size(); n > m.Vocab {
-			return nil, nil, fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", path, model.ErrModel, n, m.Vocab)
+		if err := m.CheckTokens(tok.Size()); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if c.contextText != nil && !c.contextGiven {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/layerpipe/layerpipe/compute"
 	"github.com/layerpipe/layerpipe/ioactor"
-	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
 	"github.com/layerpipe/layerpipe/pipeline/sample"
 )
@@ -186,13 +183,7 @@ func TestSessionMisuse(t *testing.T) {
 // planned for with the same figures. The model is one that the floor has no room
 // for: what is left there between the process and the next MiB holds the demo.
 func TestPlanMeasures(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	require.NoError(t, synth.Write(t.Context(), f, synth.Config{
-		Shape: synth.Shape{Layers: 8, Dim: 512, FFN: 1024, Heads: 8, KVHeads: 4, Vocab: 500}, Type: "Q8_0",
-	}, nil))
-	require.NoError(t, f.Close())
+	path := synthetic(t, "8x512x1024x8x4x500", "Q8_0")
 	for _, backend := range pipeline.Backends() {
 		plan, err := pipeline.PlanFor(t.Context(), path, pipeline.WithMemory(pipeline.MemoryFloor()), pipeline.WithBackend(backend))
 		require.NoError(t, err)

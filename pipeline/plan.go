@@ -224,10 +224,8 @@ func (p *planner) plan(ctx context.Context) (*Plan, error) {
 			plan.warn("the storage could not be measured, the plan assumes an ordinary disk: %v", warning)
 		}
 	}
-	if c.probe != nil {
-		c.storage.direct = ioactor.DirectOptions{Chunk: c.probe.Chunk}
-	}
-	plan.Backend, c.storage.inFlight = c.backend.String(), plan.InFlight
+	c.storage.asProbed(plan.Probe, plan.Buffers)
+	plan.Backend = c.backend.String()
 	p.model.Cut(plan.Unit)
 	return plan, nil
 }
@@ -410,19 +408,6 @@ func (p *planner) busy(k *cut, plan *Plan) float64 {
 	return max(work/float64(max(runtime.NumCPU(), p.config.threads)), moved/memory)
 }
 
-// inFlight is how many blocks are read at once, with so many slots.
-func (p *planner) inFlight(buffers int) int { return loadsAtOnce(p.probe(), buffers) }
-
-// loadsAtOnce is how many blocks are best read at once, with so many slots: one of
-// them is the consumer's. Without it two reads that began together end together,
-// and until the first block is done with there is nowhere to read to.
-func loadsAtOnce(probe *ioactor.ProbeResult, buffers int) int {
-	if probe == nil {
-		return 1
-	}
-	return max(1, min(probe.InFlight, buffers-1))
-}
-
 // probe is what is known of direct reads, if blocks are read so.
 func (p *planner) probe() *ioactor.ProbeResult {
 	if p.config.backend.device {
@@ -496,7 +481,7 @@ func (p *planner) try(k *cut, buffers int) *Plan {
 		plan.warn("the plan takes %s, and %s are free: the machine may swap or end the process", mib(plan.Total), mib(p.available))
 	}
 	var gap time.Duration
-	if plan.InFlight = p.inFlight(buffers); plan.InFlight == 1 && c.backend.device {
+	if plan.InFlight = loadsAtOnce(plan.Probe, buffers); plan.InFlight == 1 && c.backend.device {
 		gap = betweenReads
 	}
 	plan.SecondsPerToken = max(simulate(k.sizes, pinned, buffers, gap, p.rates).Seconds(), p.busy(k, plan))

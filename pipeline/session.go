@@ -47,7 +47,7 @@ type Feed struct {
 // [ErrClosed].
 func (e *Engine) NewSession(room int) (*Session, error) {
 	if e.group.Context().Err() != nil {
-		return nil, e.named(e.stream.failure())
+		return nil, e.failure()
 	}
 	if room < 0 {
 		return nil, fmt.Errorf("session: room for %d positions", room)
@@ -208,7 +208,7 @@ func (s *Session) fill(feeds []Feed, skip, n int, logits *[]float32) error {
 			p.Hidden = slices.Grow(p.Hidden, len(part)*dim)[:at+len(part)*dim]
 			if err := e.embed(p.Ctx, p.Hidden[at:], part, s.row); err != nil {
 				if e.group.Context().Err() != nil { // Close has closed the files
-					return e.named(e.stream.failure())
+					return e.failure()
 				}
 				return err
 			}
@@ -229,11 +229,11 @@ func (e *Engine) run(p *compute.Pass) error {
 	case <-p.Ctx.Done():
 		return context.Cause(p.Ctx)
 	case <-e.group.Context().Done():
-		return e.named(e.stream.failure())
+		return e.failure()
 	}
 	err := <-p.Done // the actor answers every pass that it has taken
 	if errors.Is(err, stage.ErrStopped) {
-		err = e.stream.failure()
+		err = e.failure()
 	}
 	e.traced.readMemory()
 	if err == nil {
@@ -241,6 +241,9 @@ func (e *Engine) run(p *compute.Pass) error {
 	}
 	return e.named(err)
 }
+
+// failure says why the actors have ended.
+func (e *Engine) failure() error { return e.named(e.stream.failure()) }
 
 // named names the model's files in an error that comes from where only memory is
 // known.

@@ -53,8 +53,8 @@ const (
 )
 
 // limiter names the actor that worked longest: in a pipeline it is the one
-// that the others wait for. expands says that the dequantizer makes floats for each pass.
-// Without a whole pass there is nothing to judge by.
+// that the others wait for. expands says that the dequantizer makes floats for
+// each pass. Without a whole pass there is nothing to judge by.
 func (s Stats) limiter(expands bool) Limiter {
 	if s.Passes == 0 {
 		return ""

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/layerpipe/layerpipe/ioactor"
-	"github.com/layerpipe/layerpipe/model/synth"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
 
@@ -35,13 +33,7 @@ func readBytes(t *testing.T, name string) int64 {
 // What the engine says it has read is what the kernel has seen it read, and with
 // direct reads what the device has delivered.
 func TestBytesRead(t *testing.T) {
-	shape, err := synth.ParseShape("4x512x1024x8x8x512")
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "f16.gguf")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	require.NoError(t, synth.Write(t.Context(), f, synth.Config{Shape: shape, Type: "F16", Seed: 1}, func(_, _ int64) {}))
-	require.NoError(t, f.Close())
+	path := synthetic(t, "4x512x1024x8x8x512", "F16")
 
 	const buffers = 2
 	e, err := pipeline.Open(path, pipeline.WithBuffers(buffers), pipeline.WithBackend(pipeline.Direct),

@@ -111,6 +111,19 @@ func (b slowed) Load(ctx context.Context, block *ioactor.Block, s *ring.Slot) er
 	return b.Backend.Load(ctx, block, s)
 }
 
+// synthetic writes a model of random weights and returns its path.
+func synthetic(t *testing.T, shape string, typ synth.Type) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "synthetic.gguf")
+	s, err := synth.ParseShape(shape)
+	require.NoError(t, err)
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	require.NoError(t, synth.Write(t.Context(), f, synth.Config{Shape: s, Type: typ, Seed: 1}, nil))
+	require.NoError(t, f.Close())
+	return path
+}
+
 // Statistics and trace say what a run is limited by.
 func TestLimiter(t *testing.T) {
 	slow := pipeline.NewBackend("slowed", func(paths []string) (ioactor.Backend, error) {
@@ -118,15 +131,7 @@ func TestLimiter(t *testing.T) {
 		return slowed{b, 600}, err
 	})
 	// Expanding writes twelve times what was read, on one core.
-	expanding := filepath.Join(t.TempDir(), "q2.gguf")
-	shape, err := synth.ParseShape("2x512x1024x8x8x512")
-	require.NoError(t, err)
-	kind, err := synth.ParseType("Q2_K")
-	require.NoError(t, err)
-	f, err := os.Create(expanding)
-	require.NoError(t, err)
-	require.NoError(t, synth.Write(t.Context(), f, synth.Config{Shape: shape, Type: kind, Seed: 1}, func(_, _ int64) {}))
-	require.NoError(t, f.Close())
+	expanding := synthetic(t, "2x512x1024x8x8x512", "Q2_K")
 
 	for name, tc := range map[string]struct {
 		path           string

@@ -105,9 +105,8 @@ func OpenStream(ctx context.Context, c StreamConfig) (*Stream, error) {
 		c.Buffers = defaultBuffers
 	}
 	how, setting := c.Backend.orPread(), storage{hint: c.Hint}
-	if how.device && c.Probe != nil {
-		setting.direct = ioactor.DirectOptions{Chunk: c.Probe.Chunk}
-		setting.inFlight = loadsAtOnce(c.Probe, c.Buffers)
+	if how.device {
+		setting.asProbed(c.Probe, c.Buffers)
 	}
 	backends, err := how.open(c.Files, setting)
 	if err != nil {

@@ -137,14 +137,11 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, err)
 	var loaded, expanded, all int64
 	for _, b := range m.Blocks {
-		var size, floats int64
-		for _, e := range b.Extents {
-			size += e.Size
-		}
+		var floats int64
 		for _, tensor := range b.Tensors {
 			floats += 4 * int64(tensor.Rows()) * int64(tensor.Dims[0])
 		}
-		loaded, expanded, all = max(loaded, size), max(expanded, floats), all+floats
+		loaded, expanded, all = max(loaded, b.Bytes()), max(expanded, floats), all+floats
 	}
 	cache, err := compute.CacheBytes(&m.Params, compute.KVF16, 128)
 	require.NoError(t, err)

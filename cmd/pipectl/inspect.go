@@ -232,11 +232,7 @@ func (r *inspection) addModel(f *gguf.File) {
 	}
 	r.Params = &m.Params
 	for _, b := range m.Blocks {
-		facts := blockFacts{Name: b.Name, Tensors: len(b.Tensors)}
-		for _, e := range b.Extents {
-			facts.Bytes += e.Size
-		}
-		r.Blocks = append(r.Blocks, facts)
+		r.Blocks = append(r.Blocks, blockFacts{Name: b.Name, Tensors: len(b.Tensors), Bytes: b.Bytes()})
 	}
 	for _, t := range m.Vectors() {
 		r.Resident += t.Size

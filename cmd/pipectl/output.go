@@ -69,7 +69,14 @@ func writeFile(ctx context.Context, path string, fill func(io.Writer) error) err
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(fill(f), f.Close()); err == nil {
+	return complete(f, path, func(f *os.File) error { return fill(f) })
+}
+
+// complete gives path what fill writes to f, or removes f if fill fails. It closes
+// f.
+func complete(f *os.File, path string, fill func(*os.File) error) error {
+	err := errors.Join(fill(f), f.Close())
+	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/layerpipe/layerpipe/compute/vec"
-	"github.com/layerpipe/layerpipe/model"
 	"github.com/layerpipe/layerpipe/model/tokenizer"
 	"github.com/layerpipe/layerpipe/pipeline"
 )
@@ -113,8 +112,8 @@ func (p *perplexityCommand) run(cmd *cobra.Command) error {
 	// The plan is made with what the process takes now: not with garbage.
 	debug.FreeOSMemory()
 	return p.engine.use(func(e *pipeline.Engine) error {
-		if rows := e.Model().Vocab; m.vocabulary > rows {
-			return fmt.Errorf("%s: %w: %d tokens and %d rows of embedding", p.engine.model.name(), model.ErrModel, m.vocabulary, rows)
+		if err := e.Model().CheckTokens(m.vocabulary); err != nil {
+			return fmt.Errorf("%s: %w", p.engine.model.name(), err)
 		}
 		m.engine = e
 		return m.run(cmd.Context())

@@ -169,13 +169,7 @@ func writePart(path string, force bool, fill func(*os.File) error) error {
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(fill(f), f.Close()); err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return nil
+	return complete(f, path, fill)
 }
 
 // A diskWriter writes to f and sees to it that the data goes on to the disk as
